@@ -1,0 +1,78 @@
+# Everything, set-up included:   make demo   (the quickstart)   and   make test   (the whole suite).
+#   make demo PYTHON=python3.12      another interpreter (3.11 or newer)
+#   make test VENV=some/directory    another virtual environment
+#   make test PYTEST_ARGS="-k kernels -x"
+
+PYTHON ?= python3
+VENV ?= .venv
+PYTEST_ARGS ?=
+
+PY := $(VENV)/bin/python
+PIP_INSTALL := "$(PY)" -m pip install --quiet --disable-pip-version-check --no-input
+
+.PHONY: help demo test test-float64 test-float32 lint format bench clean
+.DELETE_ON_ERROR:
+
+help:
+	@echo 'make demo     run examples/quickstart.py'
+	@echo 'make test     the test suite and the doctests, in float64 and in float32'
+	@echo 'make lint     ruff and mypy'
+	@echo 'make format   let ruff rewrite what make lint would complain about'
+	@echo 'make bench    list the benchmarks; make bench NAME=evidence runs one'
+	@echo 'make clean    remove the virtual environment, caches and builds'
+	@echo 'Each sets up what it needs in $(VENV) first, with $(PYTHON) (override with PYTHON=..., VENV=...).'
+
+demo: $(VENV)/.demo-installed
+	"$(PY)" examples/quickstart.py
+
+test: test-float64 test-float32
+
+# One lane: the test suite, then the doctests.
+define lane
+	JAX_ENABLE_X64=$(1) "$(PY)" -m pytest $(PYTEST_ARGS)
+	JAX_ENABLE_X64=$(1) "$(PY)" -m pytest --doctest-modules ppl_sgp
+endef
+
+test-float64: $(VENV)/.test-installed
+	$(call lane,1)
+
+test-float32: $(VENV)/.test-installed
+	$(call lane,0)
+
+lint: $(VENV)/.test-installed
+	"$(PY)" -m ruff check .
+	"$(PY)" -m ruff format --check .
+	"$(PY)" -m mypy
+
+format: $(VENV)/.test-installed
+	"$(PY)" -m ruff check --fix .
+	"$(PY)" -m ruff format .
+
+ifdef NAME
+bench: $(VENV)/.test-installed
+	"$(PY)" benchmarks/$(NAME).py
+else
+bench:
+	@echo 'Benchmarks; run one with make bench NAME=...'
+	@for script in benchmarks/*.py; do [ ! -e "$$script" ] || echo "  $$(basename "$$script" .py)"; done
+endif
+
+clean:
+	rm -rf "$(VENV)" .mypy_cache .pytest_cache .ruff_cache build dist
+	find ppl_sgp tests examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The stamp files make a second call skip the installation unless pyproject.toml has changed since.
+$(VENV)/.demo-installed $(VENV)/.test-installed: $(VENV)/.%-installed: pyproject.toml | $(VENV)/.created
+	@echo 'Installing ppl_sgp[$*] into $(VENV) (minutes, the first time) ...'
+	@$(PIP_INSTALL) --editable '.[$*]'
+	@touch "$@"
+
+$(VENV)/.created:
+	@command -v "$(PYTHON)" >/dev/null 2>&1 || { \
+	  echo 'No "$(PYTHON)" found. Install Python 3.11 or newer, or name one: make demo PYTHON=/path/to/python3.12' >&2; exit 1; }
+	@"$(PYTHON)" -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "ppl_sgp needs Python 3.11 or newer, but \
+	$(PYTHON) is Python " + sys.version.split()[0] + ". Name a newer one: make demo PYTHON=python3.12")'
+	@echo 'Creating a virtual environment in $(VENV) ...'
+	@"$(PYTHON)" -m venv "$(VENV)" || { \
+	  echo 'Could not create $(VENV). On Debian and Ubuntu the package python3-venv is needed.' >&2; exit 1; }
+	@touch "$@"

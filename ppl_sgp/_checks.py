@@ -1,0 +1,56 @@
+"""Validation shared by the public constructors. Every message says what came, what was expected and what to do."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+
+def is_concrete(*values: Any) -> bool:
+    """Whether the values can be read on the host: false under ``jit``, ``vmap`` and ``grad``."""
+    return not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(values))
+
+
+def positive(name: str, value: Any, owner: str) -> None:
+    """Refuse non-numeric input, and (where values can be read) entries that are not finite and positive."""
+    if not is_concrete(value):
+        return
+    try:
+        array = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"{owner}: `{name}` must be a positive number or array of numbers; got {type(value).__name__}."
+        ) from None
+    if not (np.isfinite(array).all() and (array > 0).all()):
+        shown = array if array.size <= 8 else f"an array of shape {array.shape} with minimum {array.min()}"
+        raise ValueError(f"{owner}: `{name}` must be positive and finite; got {shown}.")
+
+
+def inputs_matrix(X: Any, input_dim: int | None, owner: str) -> None:
+    """Refuse inputs that are not of shape (n, d), with the remedy for one-dimensional arrays."""
+    shape = np.shape(X)
+    wanted = "(n, d)" if input_dim is None else f"(n, {input_dim})"
+    if len(shape) == 1:
+        raise ValueError(f"{owner}: `X` must have shape {wanted}; got {shape}. For one input use `X[:, None]`.")
+    if len(shape) != 2:
+        raise ValueError(f"{owner}: `X` must have shape {wanted}; got {shape}.")
+    if input_dim is not None and shape[1] != input_dim:
+        raise ValueError(
+            f"{owner}: `X` must have shape {wanted}; got {shape}. The basis was made for {input_dim} inputs: "
+            "pass the same columns, or make a basis with the right `input_dim`."
+        )
+
+
+def common_dtype(*values: Any) -> jnp.dtype:
+    """The floating dtype that follows the user's arrays (Python numbers do not promote)."""
+    dtype = jnp.result_type(*values) if values else jnp.result_type(float)
+    return dtype if jnp.issubdtype(dtype, jnp.floating) else jnp.result_type(float)
+
+
+def warn(message: str, stacklevel: int = 3) -> None:
+    """A ``UserWarning`` that points at the caller's caller."""
+    warnings.warn(message, UserWarning, stacklevel=stacklevel)

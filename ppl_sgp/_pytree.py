@@ -1,0 +1,59 @@
+"""Frozen dataclasses that are JAX pytrees and can be written to disk by name.
+
+``@pytree_dataclass`` makes a class a frozen dataclass whose fields are pytree children, except
+those declared with :func:`static`, which are hashable auxiliary data. Rebuilding from leaves
+bypasses ``__init__`` (as JAX requires: leaves may be tracers or placeholders), so validation and
+conversion belong in ``__post_init__`` and run for users only.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, TypeVar
+
+import jax
+
+T = TypeVar("T")
+
+#: Classes by name, for reading saved files without pickle.
+REGISTRY: dict[str, type] = {}
+
+
+def static(**kwargs: Any) -> Any:
+    """Declare a dataclass field as static: hashable, part of the tree structure, never traced."""
+    return dataclasses.field(metadata={"static": True}, **kwargs)
+
+
+def is_static(field: dataclasses.Field) -> bool:
+    """Whether ``field`` was declared with :func:`static`."""
+    return bool(field.metadata.get("static", False))
+
+
+def rebuild(cls: type[T], values: dict[str, Any]) -> T:
+    """An instance of ``cls`` with the given fields, without running ``__init__``."""
+    instance = object.__new__(cls)
+    for name, value in values.items():
+        object.__setattr__(instance, name, value)
+    return instance
+
+
+def pytree_dataclass(cls: type[T]) -> type[T]:
+    """Class decorator: frozen dataclass, JAX pytree, and entry of :data:`REGISTRY`."""
+    cls = dataclasses.dataclass(frozen=True, eq=False)(cls)
+    fields = dataclasses.fields(cls)  # type: ignore[arg-type]
+    children = tuple(f.name for f in fields if not is_static(f))
+    statics = tuple(f.name for f in fields if is_static(f))
+
+    def flatten_with_keys(instance: T):
+        keyed = [(jax.tree_util.GetAttrKey(k), getattr(instance, k)) for k in children]
+        return keyed, tuple(getattr(instance, k) for k in statics)
+
+    def flatten(instance: T):
+        return [getattr(instance, k) for k in children], tuple(getattr(instance, k) for k in statics)
+
+    def unflatten(aux, leaves):
+        return rebuild(cls, dict(zip(children + statics, (*leaves, *aux), strict=True)))
+
+    jax.tree_util.register_pytree_with_keys(cls, flatten_with_keys, unflatten, flatten)
+    REGISTRY[cls.__name__] = cls
+    return cls

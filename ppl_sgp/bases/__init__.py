@@ -1,0 +1,1 @@
+"""Frozen feature maps φ: R^d → R^m, one family a file."""

@@ -1,0 +1,70 @@
+"""What every frozen feature map offers: features in JAX, and in float64 on the host."""
+
+from __future__ import annotations
+
+import abc
+from types import ModuleType
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .. import _checks
+from ..kernels import Kernel
+from ..priors import DiagonalPrior
+
+
+class Basis(abc.ABC):
+    """A frozen feature map ``φ: R^d → R^m``.
+
+    Subclasses are pytree dataclasses: arrays are leaves, integers are static, and whatever was
+    computed from training inputs is stored, never recomputed from new ones. They implement
+    :meth:`_features` once, for both array namespaces.
+    """
+
+    @property
+    @abc.abstractmethod
+    def num_features(self) -> int:
+        """The number of features m."""
+
+    @property
+    @abc.abstractmethod
+    def input_dim(self) -> int:
+        """The number of input columns d."""
+
+    @abc.abstractmethod
+    def _features(self, X: Any, xp: ModuleType) -> Any:
+        """Features (n, m) of valid inputs (n, d), computed with ``xp`` (``numpy`` or ``jax.numpy``)."""
+
+    def weight_prior(self, kernel: Kernel) -> DiagonalPrior:
+        """The prior over weights for which ``f(x) = φ(x)ᵀw`` has (approximately) the covariance ``kernel``.
+
+        :param kernel: the target kernel.
+        :raises ValueError: if the basis has no such prior.
+        """
+        raise ValueError(
+            f"{type(self).__name__} has no weight prior for a kernel. Pass `DiagonalPrior(scale)` with the "
+            "prior standard deviation of each weight, or use a basis that knows its kernels, such as FourierBasis."
+        )
+
+    def __call__(self, X: Any) -> jax.Array:
+        """Features in JAX, in the floating dtype of ``X``.
+
+        :param X: inputs, shape (n, d).
+        :return: features, shape (n, m). Row i depends on row i of ``X`` alone.
+        :raises ValueError: if ``X`` has the wrong shape.
+        """
+        _checks.inputs_matrix(X, self.input_dim, type(self).__name__)
+        X = jnp.asarray(X)
+        return self._features(X.astype(_checks.common_dtype(X)), jnp)
+
+    def host_features(self, X: Any) -> np.ndarray:
+        """Features in float64 NumPy, whatever JAX's precision: what the pass over the data uses.
+
+        :param X: inputs, shape (n, d).
+        :return: features, shape (n, m).
+        :raises ValueError: if ``X`` has the wrong shape.
+        """
+        _checks.inputs_matrix(X, self.input_dim, type(self).__name__)
+        return self._features(np.asarray(X, dtype=np.float64), np)

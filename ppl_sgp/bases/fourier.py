@@ -1,0 +1,224 @@
+"""Importance-weighted random Fourier features.
+
+References
+    1. Evans, T. W. (2022), PhD thesis, section 5.3.1: eqs 5.11-5.13 and theorem 5.1. The precision
+       below eq 5.12 is printed as ``m/(2σ₀) I``; it is ``m/(2σ₀²) I`` (checked against the kernel).
+    2. Rahimi, A. & Recht, B. (2007), Random features for large-scale kernel machines.
+    3. Yu, F. X. et al. (2016), Orthogonal random features.
+    4. Veach, E. & Guibas, L. (1995), Optimally combining sampling techniques: the balance heuristic.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from types import ModuleType
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy.special import ndtri
+
+from .. import _checks
+from .._pytree import pytree_dataclass
+from ..kernels import Kernel, SquaredExponential
+from ..priors import DiagonalPrior
+from ..scales import lengthscale_prior
+from .basis import Basis
+from .spectral_points import METHODS, base_points
+
+
+@pytree_dataclass
+class FourierBasis(Basis):
+    """Features ``[cos 2πξⱼᵀ(x−c), sin 2πξⱼᵀ(x−c)]`` at m/2 frozen spectral points ξⱼ drawn from a proposal q.
+
+    Any kernel whose spectrum lies within the support of q is reached by re-weighting: the prior
+    variance of both weights of ξⱼ is ``γⱼ = (2/m) S(ξⱼ)/q(ξⱼ)`` with S the spectral density of the
+    kernel (theorem 5.1 of [1]; the expectation of ``φᵀS⁻¹φ`` over ξ is the kernel). Weights have
+    finite variance only where q covers S: for squared exponentials ``ℓ_q² < 2ℓ²``. So draw from the
+    *shortest* plausible lengthscale, or better from a mixture over the hyper-prior
+    (:meth:`from_data`, or a list of kernels in :meth:`sample`).
+
+    Make one with :meth:`sample` or :meth:`from_data`.
+
+    :param frequencies: spectral points ξ in cycles per unit of x, shape (m/2, d).
+    :param log_proposal: log density of the proposal at those points, shape (m/2,).
+    :param centre: the point subtracted from inputs, shape (d,). It changes no kernel value; it keeps
+        arguments of sine and cosine small, hence accurate.
+    :param proposal: the kernels whose spectra were mixed with equal shares.
+    """
+
+    frequencies: Any
+    log_proposal: Any
+    centre: Any
+    proposal: tuple[Kernel, ...]
+
+    @property
+    def num_features(self) -> int:
+        """The number of features m: twice the number of spectral points."""
+        return 2 * self.frequencies.shape[-2]
+
+    @property
+    def input_dim(self) -> int:
+        """The number of input columns d."""
+        return self.frequencies.shape[-1]
+
+    @classmethod
+    def sample(
+        cls,
+        key: jax.Array,
+        kernel_or_kernels: Kernel | Iterable[Kernel],
+        num_features: int,
+        input_dim: int,
+        method: str = "orthogonal",
+        centre: Any = None,
+    ) -> FourierBasis:
+        """Draw spectral points once, from one kernel or from a mixture of kernels.
+
+        With several kernels (draws from the hyper-prior), q is their average (the balance
+        heuristic [4]), so importance weights are bounded by the number of kernels.
+
+        :param key: a JAX random key. Equal keys give equal bases, in any precision.
+        :param kernel_or_kernels: a stationary kernel, or several; amplitudes do not matter.
+        :param num_features: m, even; m/2 spectral points are drawn.
+        :param input_dim: the number of input columns d.
+        :param method: ``"iid"``; ``"orthogonal"``, blocks of d orthogonal directions [3] (equal to
+            iid when d = 1); or ``"quasi_random"``, a scrambled Sobol sequence (best for small d).
+        :param centre: shape (d,); the middle of the data, if known. Default zero.
+        :raises ValueError: for an odd or non-positive ``num_features``, an unknown method or a bad key.
+
+        .. doctest::
+
+            >>> import jax, ppl_sgp as sgp
+            >>> basis = sgp.FourierBasis.sample(jax.random.key(0), sgp.SquaredExponential(0.5), 100, input_dim=2)
+            >>> basis.num_features, basis.input_dim, basis([[0.0, 1.0]]).shape
+            (100, 2, (1, 100))
+        """
+        kernels = (kernel_or_kernels,) if isinstance(kernel_or_kernels, Kernel) else tuple(kernel_or_kernels)
+        _check_request(kernels, num_features, input_dim, method)
+        rng = np.random.default_rng(np.asarray(_key_data(key)).ravel())
+        components = [(share / len(kernels), part) for kernel in kernels for share, part in _shares(kernel)]
+        shares = np.array([share for share, _ in components])
+        shapes = [component.spectral_shape for _, component in components]
+        blocks, uniforms_needed = (max(column) for column in zip(*shapes, strict=True))
+        normals, uniforms, which = base_points(
+            rng, method, num_features // 2, blocks, uniforms_needed, input_dim, shares
+        )
+        frequencies = np.empty((num_features // 2, input_dim))
+        for index, ((_, component), (b, e)) in enumerate(zip(components, shapes, strict=True)):
+            rows = which == index
+            frequencies[rows] = component.frequencies_from(normals[rows, :b], uniforms[rows, :e])
+        log_terms = [
+            np.log(share) + np.asarray(c.log_spectral_density(frequencies)) - math.log(float(c.variance))
+            for share, (_, c) in zip(shares, components, strict=True)
+        ]
+        centre = np.zeros(input_dim) if centre is None else np.asarray(centre, dtype=np.float64)
+        return cls(frequencies, np.logaddexp.reduce(np.array(log_terms, dtype=np.float64)), centre, kernels)
+
+    @classmethod
+    def from_data(
+        cls,
+        key: jax.Array,
+        X: Any,
+        num_features: int,
+        kernel: type[Kernel] = SquaredExponential,
+        method: str | None = None,
+        num_kernels: int = 64,
+        **shape: float,
+    ) -> FourierBasis:
+        """Draw a basis that covers the default lengthscale prior for these inputs.
+
+        The proposal mixes ``num_kernels`` kernels whose lengthscales are a stratified sample of
+        :func:`~ppl_sgp.scales.lengthscale_prior`, the default of ``models.fourier_gp``; inputs
+        are centred. Only the mean and standard deviation of each column of ``X`` are used.
+
+        :param key: a JAX random key.
+        :param X: training inputs, shape (n, d), or a representative part of them.
+        :param num_features: m, even.
+        :param kernel: the class of kernel; with more than one input, one lengthscale an input.
+        :param method: as in :meth:`sample`; default quasi-random up to 3 inputs, else orthogonal.
+        :param num_kernels: size of the mixture.
+        :param shape: further parameters of the kernel, such as ``alpha``.
+        :raises ValueError: if ``X`` is not a finite (n, d) array.
+
+        .. doctest::
+
+            >>> import jax, numpy as np, ppl_sgp as sgp
+            >>> basis = sgp.FourierBasis.from_data(jax.random.key(0), np.linspace(1990, 2020, 400)[:, None], 60)
+            >>> basis.num_features, float(basis.centre[0])
+            (60, 2005.0)
+        """
+        _checks.inputs_matrix(X, None, "FourierBasis.from_data")
+        X = np.asarray(X, dtype=np.float64)
+        if not np.isfinite(X).all():
+            raise ValueError("FourierBasis.from_data: `X` has non-finite entries; drop or impute those rows first.")
+        input_dim = X.shape[1]
+        rng = np.random.default_rng([int(word) for word in np.asarray(_key_data(key)).ravel()] + [1])
+        strata = np.stack([rng.permutation(num_kernels) for _ in range(input_dim)], axis=1)
+        z = ndtri((strata + rng.random(strata.shape)) / num_kernels)
+        median, spread = (np.asarray(value) for value in lengthscale_prior(X.std(axis=0)))
+        lengthscales = median * np.exp(spread * z)
+        kernels = [kernel(float(row[0]) if input_dim == 1 else row, **shape) for row in lengthscales]
+        method = method or ("quasi_random" if input_dim <= 3 else "orthogonal")
+        return cls.sample(key, kernels, num_features, input_dim, method, centre=X.mean(axis=0))
+
+    def _features(self, X: Any, xp: ModuleType) -> Any:
+        frequencies = xp.asarray(self.frequencies, dtype=X.dtype)
+        centre = xp.asarray(self.centre, dtype=X.dtype)
+        phase = (X - centre[None, :]) @ (2 * math.pi * frequencies).T
+        return xp.concatenate([xp.cos(phase), xp.sin(phase)], axis=-1)
+
+    def weight_prior(self, kernel: Kernel) -> DiagonalPrior:
+        """Prior variances ``γⱼ = (2/m) S(ξⱼ)/q(ξⱼ)``, each for a cosine and a sine (theorem 5.1 of [1]). O(m d).
+
+        :param kernel: any stationary kernel with a spectral density; its hyperparameters may be traced.
+        :return: a :class:`~ppl_sgp.DiagonalPrior` of shape (m,), in the log domain.
+        :raises ValueError: if ``kernel`` is not a kernel with a spectral density.
+        """
+        if not isinstance(kernel, Kernel):
+            raise ValueError(
+                f"weight_prior needs a kernel such as sgp.SquaredExponential(0.5); got {type(kernel).__name__}."
+            )
+        dtype = _checks.common_dtype(*jax.tree.leaves(kernel))
+        log_density = kernel.log_spectral_density(jnp.asarray(self.frequencies, dtype))
+        log_variance = log_density - jnp.asarray(self.log_proposal, dtype) - math.log(self.num_features / 2)
+        return DiagonalPrior.from_log_scale(jnp.tile(log_variance / 2, 2))
+
+    def effective_features(self, kernel: Kernel) -> jax.Array:
+        """How many of the m features matter for ``kernel``: ``(Σγ)²/Σγ²``, between 1 and m.
+
+        :param kernel: the target kernel; its hyperparameters may be traced.
+        """
+        return self.weight_prior(kernel).effective_features
+
+
+def _shares(kernel: Kernel) -> list[tuple[float, Kernel]]:
+    """The additive components of a kernel with their shares of its variance."""
+    parts = [(float(variance), part) for variance, part in kernel.spectral_components()]
+    total = sum(variance for variance, _ in parts)
+    return [(variance / total, part) for variance, part in parts]
+
+
+def _key_data(key: Any) -> Any:
+    """The raw words of a typed or legacy key."""
+    if isinstance(key, jax.Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
+        return jax.random.key_data(key)
+    if isinstance(key, jax.Array) and key.dtype == jnp.uint32:
+        return key
+    raise ValueError(f"`key` must be a JAX random key such as jax.random.key(0); got {type(key).__name__}.")
+
+
+def _check_request(kernels: tuple[Any, ...], num_features: int, input_dim: int, method: str) -> None:
+    if not kernels or not all(isinstance(kernel, Kernel) for kernel in kernels):
+        names = ", ".join(type(kernel).__name__ for kernel in kernels) or "nothing"
+        raise ValueError(f"`kernel_or_kernels` must be one kernel or a non-empty sequence of kernels; got {names}.")
+    if num_features < 2 or num_features % 2:
+        raise ValueError(
+            f"`num_features` must be an even number of at least 2 (a cosine and a sine for each spectral point); "
+            f"got {num_features}."
+        )
+    if input_dim < 1:
+        raise ValueError(f"`input_dim` must be at least 1; got {input_dim}.")
+    if method not in METHODS:
+        raise ValueError(f"`method` must be one of {', '.join(map(repr, METHODS))}; got {method!r}.")

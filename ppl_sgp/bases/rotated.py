@@ -1,0 +1,36 @@
+"""A basis seen in other coordinates."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+from .._pytree import pytree_dataclass
+from .basis import Basis
+
+
+@pytree_dataclass
+class RotatedBasis(Basis):
+    """Features ``Wᵀφ(x)`` of another basis, made by :meth:`SufficientStatistics.rotate`.
+
+    New inputs go through the same W, so predictions are those of the rotated model.
+
+    :param basis: the basis φ.
+    :param rotation: W, shape (m, m).
+    """
+
+    basis: Basis
+    rotation: Any
+
+    @property
+    def num_features(self) -> int:
+        """The number of features m."""
+        return self.rotation.shape[-1]
+
+    @property
+    def input_dim(self) -> int:
+        """The number of input columns d."""
+        return self.basis.input_dim
+
+    def _features(self, X: Any, xp: ModuleType) -> Any:
+        return self.basis._features(X, xp) @ xp.asarray(self.rotation, dtype=X.dtype)

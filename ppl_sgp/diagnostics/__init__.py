@@ -1,0 +1,1 @@
+"""Checking a posterior: leave-one-out, ArviZ, calibration."""

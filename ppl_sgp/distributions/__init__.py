@@ -1,0 +1,1 @@
+"""NumPyro distributions over compressed data and weights."""

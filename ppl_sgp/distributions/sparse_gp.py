@@ -1,0 +1,122 @@
+"""The evidence site: compressed data with the weights marginalised."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from numpyro.distributions import constraints
+from numpyro.distributions.util import is_prng_key, validate_sample
+
+from .. import _checks, evidence
+from ..priors import DiagonalPrior
+from ..statistics.statistics import SufficientStatistics
+from .support import (
+    CompressedDistribution,
+    check_arguments,
+    null_directions,
+    project,
+    require_precision,
+    sample_projection,
+)
+
+
+class SparseGP(CompressedDistribution):
+    """The compressed data of a sparse GP regression, with its weights marginalised.
+
+    Given hyperparameters, ``c ~ N(Rμ, RS⁻¹Rᵀ + σ²I)`` and ``rss ~ σ²χ²``, independent. ``log_prob``
+    is ``log p(y | θ)`` of the n rows with all constants (see :func:`~ppl_sgp.log_evidence` for
+    formulas, costs and sources); ``sample`` draws compressed data at a cost independent of n, so
+    prior predictive, ``condition``, ``scale``, ``mask`` and simulation-based calibration all work.
+
+    Batch shape: that of prior and noise, with outputs (if y has several columns) as the last axis.
+    Event shape: ``(rank + 1,)``.
+
+    :param statistics: from :func:`~ppl_sgp.sufficient_statistics`.
+    :param prior: prior of the weights.
+    :param noise_scale: standard deviation of the noise.
+    :raises ValueError: for arguments that do not fit, or if float32 cannot resolve these data.
+
+    .. doctest::
+
+        >>> import jax, numpy as np, ppl_sgp as sgp
+        >>> X = np.linspace(0, 1, 30)[:, None]
+        >>> basis = sgp.FourierBasis.sample(jax.random.key(0), sgp.Matern32(0.3), 10, 1)
+        >>> stats = sgp.sufficient_statistics(basis, X, np.cos(6 * X[:, 0]))
+        >>> site = sgp.SparseGP(stats, basis.weight_prior(sgp.Matern32(0.3)), noise_scale=0.1)
+        >>> site.event_shape, site.sample(jax.random.key(1), (3,)).shape
+        ((11,), (3, 11))
+    """
+
+    arg_constraints = {"noise_scale": constraints.positive}
+    pytree_data_fields = ("statistics", "prior", "noise_scale")
+
+    def __init__(
+        self,
+        statistics: SufficientStatistics,
+        prior: DiagonalPrior,
+        noise_scale: Any,
+        *,
+        validate_args: bool | None = None,
+    ) -> None:
+        check_arguments("SparseGP", statistics, noise_scale)
+        evidence.check_prior(statistics, prior)
+        dtype = _checks.common_dtype(*jax.tree.leaves(prior), noise_scale)
+        require_precision("SparseGP", statistics, dtype)
+        self.statistics, self.prior = statistics, prior
+        self.noise_scale = jnp.asarray(noise_scale, dtype)
+        shape = jnp.shape(statistics.projection)
+        batch_shape = jnp.broadcast_shapes(self.noise_scale.shape, prior.batch_shape, shape[:-1])
+        super().__init__(batch_shape, shape[-1:], validate_args=validate_args)
+
+    @validate_sample
+    def log_prob(self, value: Any) -> jax.Array:
+        """``log p(y | θ)`` of the rows that compress to ``value``; −∞ where it cannot be represented."""
+        result = evidence.evaluate(self.statistics, self.prior, self.noise_scale, value)
+        return jnp.where(jnp.isnan(result), -jnp.inf, result)
+
+    def sample(self, key: jax.Array, sample_shape: tuple[int, ...] = ()) -> jax.Array:
+        """Draw compressed data: weights from the prior, then data given weights. O(m·rank) a draw."""
+        assert is_prng_key(key)
+        key_w, key_data = jax.random.split(key)
+        shape = sample_shape + self.batch_shape
+        mean, scale = self._weight_moments()
+        z = jax.random.normal(key_w, (*shape, self.statistics.num_features), scale.dtype)
+        weights = jnp.broadcast_to(mean, z.shape) + jnp.broadcast_to(scale, z.shape) * z
+        return sample_projection(key_data, self.statistics, weights, jnp.broadcast_to(self.noise_scale, shape))
+
+    @property
+    def mean(self) -> jax.Array:
+        """Prior mean of c and rss."""
+        return self._joined(project(self.statistics, self._weight_moments()[0]), 1.0)
+
+    @property
+    def variance(self) -> jax.Array:
+        """Prior variance of c and rss."""
+        factor = jnp.asarray(self.statistics.compressed.factor, self.noise_scale.dtype)
+        scale = self._weight_moments()[1]
+        noise_variance = self._noise_scale() ** 2
+        explained = (scale * jnp.broadcast_to(factor, scale.shape)) ** 2 if factor.ndim == 1 else scale**2 @ (factor**2).T
+        empty = null_directions(self.statistics, explained.shape)
+        return self._joined(explained + jnp.where(empty, 0, noise_variance[..., None]), 2 * noise_variance)
+
+    def _joined(self, c: jax.Array, multiple: Any) -> jax.Array:
+        """Moments of c, and ``multiple·σ²·(n − rank)`` for rss."""
+        dof = jnp.asarray(self.statistics.moments.num_rows - self.statistics.compressed.rank, c.dtype)
+        return jnp.concatenate([c, (multiple * self._noise_scale() ** 2 * dof)[..., None]], axis=-1)
+
+    def _noise_scale(self) -> jax.Array:
+        return jnp.broadcast_to(self.noise_scale, self.batch_shape)
+
+    def _weight_moments(self) -> tuple[jax.Array, jax.Array]:
+        """Prior means and standard deviations of the weights, shape batch + (m,)."""
+        _, log_scale, mean = evidence.prepare(self.statistics, self.prior, self.noise_scale.dtype)
+        shape = (*self.batch_shape, self.statistics.num_features)
+        return jnp.broadcast_to(mean, shape), jnp.broadcast_to(jnp.exp(log_scale), shape)
+
+    @staticmethod
+    def infer_shapes(statistics: Any, prior: Any, noise_scale: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Batch and event shapes without evaluating anything."""
+        shape = jnp.shape(statistics.projection)
+        return jnp.broadcast_shapes(tuple(noise_scale), prior.batch_shape, shape[:-1]), shape[-1:]

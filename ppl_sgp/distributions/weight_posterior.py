@@ -1,0 +1,78 @@
+"""The posterior of the weights given hyperparameters, as a NumPyro distribution."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpyro.distributions as dist
+from jax.scipy.linalg import solve_triangular
+
+from .. import _checks, evidence
+from ..priors import DiagonalPrior
+from ..statistics.statistics import SufficientStatistics
+
+
+def weight_posterior(
+    statistics: SufficientStatistics, prior: DiagonalPrior, noise_scale: Any
+) -> dist.MultivariateNormal:
+    """``p(w | y, θ)``, the Gaussian posterior of the weights given hyperparameters. O(m³).
+
+    ``w | y ~ N(μ + γ^½u, γ^½(I + GᵀG)⁻¹γ^½)`` (Evans 2022, eq 2.14, in the whitened units of
+    ``ppl_sgp.evidence``). The factor of the covariance is built directly, without inverting it back.
+
+    :param statistics: from :func:`~ppl_sgp.sufficient_statistics`.
+    :param prior: prior of the weights.
+    :param noise_scale: standard deviation of the noise.
+    :return: a multivariate normal of event shape (m,); batch shape as that of the evidence.
+    :raises ValueError: if the arguments do not fit.
+
+    .. doctest::
+
+        >>> import jax, numpy as np, ppl_sgp as sgp
+        >>> X = np.linspace(0, 1, 30)[:, None]
+        >>> basis = sgp.FourierBasis.sample(jax.random.key(0), sgp.Matern32(0.3), 10, 1)
+        >>> stats = sgp.sufficient_statistics(basis, X, np.cos(6 * X[:, 0]))
+        >>> posterior = sgp.weight_posterior(stats, basis.weight_prior(sgp.Matern32(0.3)), 0.1)
+        >>> posterior.event_shape, posterior.sample(jax.random.key(1)).shape
+        ((10,), (10,))
+    """
+    _checks.positive("noise_scale", noise_scale, "weight_posterior")
+    evidence.check_prior(statistics, prior)
+    loc, scale_tril = posterior_factors(statistics, prior, noise_scale)
+    return dist.MultivariateNormal(loc, scale_tril=scale_tril)
+
+
+def posterior_factors(
+    statistics: SufficientStatistics, prior: DiagonalPrior, noise_scale: Any
+) -> tuple[jax.Array, jax.Array]:
+    """Mean (…, m) and lower factor (…, m, m) of the covariance of the weights."""
+    dtype = _checks.common_dtype(*jax.tree.leaves(prior), noise_scale)
+    design, log_scale, mean = evidence.prepare(statistics, prior, dtype)
+
+    def one(log_scale, mean, noise_scale, projection):
+        parameters = evidence.Parameters(log_scale, mean, noise_scale, projection)
+        solution = evidence.solve(design, parameters)
+        scale = jnp.exp(log_scale)
+        tril = _inverse_factor(design, scale / noise_scale)
+        return mean + scale * solution.weights, scale[:, None] * tril
+
+    batched = jnp.vectorize(one, signature="(m),(m),(),(p)->(m),(m,m)")
+    return batched(log_scale, mean, *(jnp.asarray(x, dtype) for x in (noise_scale, statistics.projection)))
+
+
+def _inverse_factor(design: evidence.Design, g: jax.Array) -> jax.Array:
+    """Lower triangular T with ``TTᵀ = (I + GᵀG)⁻¹``.
+
+    Factorising with the features in reverse order gives I + GᵀG = UUᵀ with U upper triangular, so
+    that T = U⁻ᵀ is lower triangular, as NumPyro's ``scale_tril`` must be.
+    """
+    if design.factor.ndim == 1:
+        return jnp.diag((1 + (design.factor * g) ** 2) ** -0.5)
+    reverse, g = slice(None, None, -1), g[::-1]
+    L = evidence.unit_factor(
+        design.factor[:, reverse] * g[None, :], g[:, None] * design.gram[reverse, reverse] * g[None, :]
+    )
+    inverse = solve_triangular(L, jnp.eye(len(L), dtype=L.dtype), lower=True)
+    return inverse.T[reverse, reverse]

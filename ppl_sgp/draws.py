@@ -1,0 +1,184 @@
+"""Posterior draws of hyperparameters, turned into posteriors of the weights, a batch at a time.
+
+Shared by prediction and leave-one-out: both need, for every draw, the Gaussian posterior of the
+weights that the model implies for the data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+from numpyro import handlers
+from numpyro.distributions.distribution import ExpandedDistribution, MaskedDistribution
+
+from . import _checks
+from .bases.fourier import FourierBasis
+from .distributions.compressed_normal import CompressedNormal
+from .distributions.sparse_gp import SparseGP
+from .distributions.support import CompressedDistribution
+from .distributions.weight_posterior import posterior_factors
+from .statistics.statistics import SufficientStatistics
+
+#: Draws keep fewer effective features than this share of m: the kernel is poorly approximated.
+FEW_FEATURES = 0.1
+
+
+class WeightDraws(NamedTuple):
+    """A batch of b draws, float64: posterior means (b, q, m), lower factors (b, q, m, m), noise (b, q)."""
+
+    loc: np.ndarray
+    factor: np.ndarray
+    noise_scale: np.ndarray
+
+
+class Draws:
+    """The weight posteriors of all draws, evaluated when asked for.
+
+    :param model: a NumPyro model of one argument, the statistics.
+    :param samples: draws by site name, each with the draws along its first axis (``mcmc.get_samples()``).
+    :param statistics: the statistics the model was fitted to.
+    :param site: name of the observed site; needed only if the model has several.
+    :param max_memory: bytes that a batch may take.
+    :raises ValueError: if the model has no such site, or ``samples`` lack one of its latent sites.
+    """
+
+    def __init__(
+        self,
+        model: Callable[..., Any],
+        samples: dict[str, Any],
+        statistics: SufficientStatistics,
+        site: str | None,
+        max_memory: float,
+    ) -> None:
+        self._model, self._statistics = model, statistics
+        latent, self._site = _inspect(model, statistics, site)
+        missing = [name for name in latent if name not in samples]
+        if missing:
+            raise ValueError(
+                f"`samples` lack the latent sites {missing} of the model; pass `mcmc.get_samples()` or draws of "
+                f"all of {sorted(latent)}."
+            )
+        self._samples = {name: np.asarray(samples[name]) for name in latent}
+        self.num_draws = _num_draws(self._samples)
+        per_draw = 8 * 4 * self.num_outputs * statistics.num_features**2
+        self._batch = int(min(self.num_draws, max(1, max_memory // per_draw)))
+        # Mapped, not vmapped: on a CPU a batched triangular solve is much slower than one at a time.
+        self._posterior = jax.jit(lambda batch: jax.lax.map(self._one, batch))
+        self.precision = np.finfo(np.float64)
+        self._warned = False
+
+    @property
+    def basis(self) -> Any:
+        """The basis the data were seen through."""
+        return self._statistics.basis
+
+    @property
+    def num_outputs(self) -> int:
+        """The number of outputs q."""
+        return self._statistics.num_outputs
+
+    def _one(self, parameters: dict[str, Any]) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
+        fn = compressed_sites(_trace(self._model, self._statistics, parameters))[self._site]
+        q, m = self.num_outputs, self._statistics.num_features
+        noise_scale = jnp.broadcast_to(fn.noise_scale, (q,))
+        if isinstance(fn, CompressedNormal):
+            loc, factor, effective = fn.weights, jnp.zeros((m, m), noise_scale.dtype), jnp.asarray(jnp.inf)
+        else:
+            loc, factor = posterior_factors(fn.statistics, fn.prior, fn.noise_scale)
+            effective = jnp.min(fn.prior.effective_features) / m
+        return jnp.broadcast_to(loc, (q, m)), jnp.broadcast_to(factor, (q, m, m)), noise_scale, effective
+
+    def __iter__(self) -> Iterator[WeightDraws]:
+        effective = []
+        for start in range(0, self.num_draws, self._batch):
+            # The last batch overlaps none: it is shorter, at the price of one more compilation.
+            batch = {name: value[start : start + self._batch] for name, value in self._samples.items()}
+            *parts, share = self._posterior(batch)
+            self.precision = np.finfo(parts[0].dtype)
+            effective.append(np.atleast_1d(share))
+            yield WeightDraws(*(np.asarray(part, dtype=np.float64) for part in parts))
+        self._warn_few_features(np.concatenate(effective))
+
+    def _warn_few_features(self, share: np.ndarray) -> None:
+        low = float(np.quantile(share, 0.05))
+        if self._warned or not isinstance(self.basis, FourierBasis) or low >= FEW_FEATURES:
+            return
+        self._warned = True
+        m = self._statistics.num_features
+        _checks.warn(
+            f"For 5% of the draws at most {low * m:.1f} of {m} Fourier features carry weight, so the kernel is poorly "
+            "approximated there. Draw the basis closer to the posterior lengthscales (FourierBasis.sample with a "
+            "list of kernels from the posterior), from shorter lengthscales, or with more features.",
+            stacklevel=5,
+        )
+
+    def take(self, indices: np.ndarray) -> WeightDraws:
+        """The weight posteriors of chosen draws, all at once."""
+        *parts, _ = self._posterior({name: value[indices] for name, value in self._samples.items()})
+        return WeightDraws(*(np.asarray(part, dtype=np.float64) for part in parts))
+
+    def pointwise(self, Phi: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """Mean (b, q, n) and variance (b, q, n) of f at features (n, m), and noise (b, q), for each batch. O(n m²) a draw."""
+        for draws in self:
+            mean = draws.loc @ Phi.T
+            variance = np.stack([np.sum((Phi @ factor) ** 2, axis=-1) for factor in _matrices(draws.factor)])
+            yield mean, variance.reshape(mean.shape), draws.noise_scale
+
+
+def _matrices(factor: np.ndarray) -> np.ndarray:
+    return factor.reshape(-1, *factor.shape[-2:])
+
+
+def _trace(model: Callable[..., Any], statistics: SufficientStatistics, parameters: dict[str, Any]) -> dict[str, Any]:
+    seeded = handlers.seed(handlers.substitute(model, parameters), jax.random.key(0))
+    return handlers.trace(seeded).get_trace(statistics)
+
+
+def compressed_sites(trace: dict[str, Any]) -> dict[str, Any]:
+    """The observed compressed data of a model, by site name."""
+    found = {}
+    for name, site in trace.items():
+        fn = site.get("fn")
+        while isinstance(fn, (MaskedDistribution, ExpandedDistribution)):
+            fn = fn.base_dist
+        if site["type"] == "sample" and isinstance(fn, CompressedDistribution):
+            found[name] = fn
+    return found
+
+
+def _inspect(model: Callable[..., Any], statistics: SufficientStatistics, site: str | None) -> tuple[list[str], str]:
+    """Names of latent sites, and of the compressed data, without evaluating anything."""
+    latent: list[str] = []
+    sites: list[str] = []
+
+    def run():
+        trace = _trace(model, statistics, {})
+        sites.extend(compressed_sites(trace))
+        latent.extend(
+            name for name, s in trace.items() if s["type"] == "sample" and not s["is_observed"] and name not in sites
+        )
+
+    jax.eval_shape(run)
+    if site is None and len(sites) == 1:
+        return latent, sites[0]
+    if site in sites:
+        return latent, site
+    raise ValueError(
+        f"The model must have one site made by `sgp.observe` or `sgp.observe_weights`; it has {sites or 'none'}"
+        + (f", and {site!r} is not among them." if site is not None else ". Say which with `site=`." if sites else ".")
+    )
+
+
+def _num_draws(samples: dict[str, np.ndarray]) -> int:
+    lengths = {name: value.shape[0] if value.ndim else None for name, value in samples.items()}
+    if len(set(lengths.values())) != 1 or None in lengths.values():
+        raise ValueError(
+            f"`samples` must hold arrays with the draws along their first axis; got first axes {lengths}. "
+            "Pass `mcmc.get_samples()` (not grouped by chain)."
+        )
+    return next(iter(lengths.values()))

@@ -1,0 +1,69 @@
+"""One-line helpers for NumPyro models."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpyro
+
+from .distributions.compressed_normal import CompressedNormal
+from .distributions.sparse_gp import SparseGP
+from .priors import DiagonalPrior
+from .statistics.statistics import SufficientStatistics
+
+
+def observe(name: str, statistics: SufficientStatistics, prior: DiagonalPrior, noise_scale: Any) -> jax.Array:
+    """Observe the data, with the weights marginalised: ``sample(name, SparseGP(...), obs=statistics.projection)``.
+
+    Call it outside any data plate. For the prior predictive use
+    ``Predictive(numpyro.handlers.uncondition(model), num_samples=...)(key, statistics)``.
+
+    :param name: name of the site.
+    :param statistics: from :func:`~ppl_sgp.sufficient_statistics`.
+    :param prior: prior of the weights, usually ``statistics.basis.weight_prior(kernel)``.
+    :param noise_scale: standard deviation of the noise.
+    :return: the compressed data.
+    :raises ValueError: for arguments that do not fit, or inside a data plate.
+
+    .. doctest::
+
+        >>> import jax, numpy as np, numpyro, numpyro.distributions as dist, ppl_sgp as sgp
+        >>> def model(stats):
+        ...     lengthscale = numpyro.sample("lengthscale", dist.LogNormal(-1.0, 1.0))
+        ...     prior = stats.basis.weight_prior(sgp.SquaredExponential(lengthscale))
+        ...     sgp.observe("y", stats, prior, noise_scale=0.1)
+        >>> X = np.linspace(0, 1, 30)[:, None]
+        >>> basis = sgp.FourierBasis.from_data(jax.random.key(0), X, 20)
+        >>> stats = sgp.sufficient_statistics(basis, X, np.cos(6 * X[:, 0]))
+        >>> density, _ = numpyro.infer.util.log_density(model, (stats,), {}, {"lengthscale": 0.3})
+        >>> density.shape
+        ()
+    """
+    return numpyro.sample(name, SparseGP(statistics, prior, noise_scale), obs=statistics.projection)
+
+
+def observe_weights(name: str, statistics: SufficientStatistics, weights: Any, noise_scale: Any) -> jax.Array:
+    """Observe the data given explicit weights, which may have any prior. O(m·rank), independent of n.
+
+    :param name: name of the site.
+    :param statistics: from :func:`~ppl_sgp.sufficient_statistics`.
+    :param weights: w, shape (m,); with q outputs (q, m).
+    :param noise_scale: standard deviation of the noise.
+    :return: the compressed data.
+    :raises ValueError: for arguments that do not fit, or inside a data plate.
+
+    .. doctest::
+
+        >>> import jax, numpy as np, numpyro, numpyro.distributions as dist, ppl_sgp as sgp
+        >>> def horseshoe(stats):
+        ...     scales = numpyro.sample("scales", dist.HalfCauchy(1.0).expand([stats.num_features]).to_event(1))
+        ...     w = numpyro.sample("w", dist.Normal(0.0, scales).to_event(1))
+        ...     sgp.observe_weights("y", stats, w, noise_scale=0.1)
+        >>> X = np.linspace(0, 1, 30)[:, None]
+        >>> basis = sgp.FourierBasis.from_data(jax.random.key(0), X, 20)
+        >>> stats = sgp.sufficient_statistics(basis, X, np.cos(6 * X[:, 0]))
+        >>> with numpyro.handlers.seed(rng_seed=0):
+        ...     horseshoe(stats)
+    """
+    return numpyro.sample(name, CompressedNormal(statistics, weights, noise_scale), obs=statistics.projection)

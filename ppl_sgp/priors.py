@@ -1,0 +1,83 @@
+"""Priors over the weights of a basis: what the evidence needs of the precision S and the mean μ."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpyro.distributions as dist
+
+from . import _checks
+from ._pytree import pytree_dataclass, rebuild
+
+
+@pytree_dataclass
+class DiagonalPrior:
+    """Independent Gaussian weights, ``w_j ~ N(mean_j, scale_j²)``.
+
+    Kept in the log domain, because importance weights of Fourier features underflow long before
+    their logarithms do.
+
+    :param scale: prior standard deviations of the weights, shape ``batch + (m,)``; a scalar is
+        shared by all features. Positive and finite.
+    :param mean: prior means, shape ``batch + (m,)``; ``None`` means zero. (Evans 2022, section 5.2.5.)
+    :raises ValueError: if ``scale`` is not positive and finite.
+
+    .. doctest::
+
+        >>> prior = DiagonalPrior([2.0, 2.0, 1.0])
+        >>> prior.batch_shape, round(float(prior.effective_features), 2)
+        ((), 2.45)
+    """
+
+    log_scale: Any
+    mean: Any
+
+    def __init__(self, scale: Any, mean: Any = None) -> None:
+        _checks.positive("scale", scale, "DiagonalPrior")
+        scale = jnp.asarray(scale)
+        self._store(jnp.log(scale.astype(_checks.common_dtype(scale))), mean)
+
+    def _store(self, log_scale: jax.Array, mean: Any) -> None:
+        object.__setattr__(self, "log_scale", log_scale)
+        object.__setattr__(self, "mean", None if mean is None else jnp.asarray(mean))
+
+    @classmethod
+    def from_log_scale(cls, log_scale: Any, mean: Any = None) -> DiagonalPrior:
+        """The prior with the given logarithms of standard deviations, which may be very negative.
+
+        :param log_scale: natural logarithms of the standard deviations, shape ``batch + (m,)``.
+        :param mean: prior means, shape ``batch + (m,)``, or ``None`` for zero.
+        """
+        prior = rebuild(cls, {})
+        prior._store(jnp.asarray(log_scale), mean)
+        return prior
+
+    @property
+    def scale(self) -> jax.Array:
+        """Prior standard deviations, shape ``batch + (m,)``."""
+        return jnp.exp(self.log_scale)
+
+    @property
+    def variance(self) -> jax.Array:
+        """Prior variances, shape ``batch + (m,)``."""
+        return jnp.exp(2 * self.log_scale)
+
+    @property
+    def batch_shape(self) -> tuple[int, ...]:
+        """Shape of a batch of priors; ``()`` for one."""
+        mean_shape = () if self.mean is None else jnp.shape(self.mean)[:-1]
+        return jnp.broadcast_shapes(jnp.shape(self.log_scale)[:-1], mean_shape)
+
+    @property
+    def effective_features(self) -> jax.Array:
+        """``(Σγ)²/Σγ²`` of the prior variances γ: m if all weights matter alike, near 1 if one dominates."""
+        log_variance = 2 * jnp.atleast_1d(self.log_scale)
+        log_sum = jax.nn.logsumexp(log_variance, axis=-1)
+        return jnp.exp(2 * log_sum - jax.nn.logsumexp(2 * log_variance, axis=-1))
+
+    def distribution(self) -> dist.Distribution:
+        """The prior as a NumPyro distribution over w, for models that keep their weights."""
+        mean = jnp.zeros_like(self.log_scale) if self.mean is None else self.mean
+        return dist.Normal(mean, self.scale).to_event(1)

@@ -1,0 +1,83 @@
+"""Additive sums over rows: what one pass over the data accumulates, in float64 on the host."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .._pytree import pytree_dataclass
+
+
+@pytree_dataclass
+class Moments:
+    """Sums over rows. Adding two of them gives those of all rows, up to rounding.
+
+    With row weights ω (noise variance σ²/ωᵢ), every sum over features and outputs is weighted;
+    the description of inputs and outputs (``x_…``, ``y_mean``) is not.
+
+    :param gram: ``ΦᵀΩΦ``, shape (m, m), or its diagonal (m,) if it is known to be diagonal.
+    :param feature_output: ``ΦᵀΩy``, shape (m,) or (m, q).
+    :param sum_squares: ``yᵀΩy``, shape () or (q,).
+    :param num_rows: n, a float64 scalar (exact to 2⁵³).
+    :param log_weights: ``Σ log ωᵢ``.
+    :param y_mean: mean of y, shape () or (q,).
+    :param x_mean: mean of each input, shape (d,).
+    :param x_square: sum of squared deviations of each input from its mean, shape (d,).
+    :param x_min: smallest value of each input, shape (d,).
+    :param x_max: largest value of each input, shape (d,).
+    """
+
+    gram: Any
+    feature_output: Any
+    sum_squares: Any
+    num_rows: Any
+    log_weights: Any
+    y_mean: Any
+    x_mean: Any
+    x_square: Any
+    x_min: Any
+    x_max: Any
+
+    @classmethod
+    def of_rows(cls, Phi: np.ndarray, X: np.ndarray, y: np.ndarray, row_weights: np.ndarray | None) -> Moments:
+        """Sums over validated rows: features (n, m), inputs (n, d), outputs (n,) or (n, q), weights (n,) or None."""
+        root = None if row_weights is None else np.sqrt(row_weights)
+        scaled_Phi = Phi if root is None else Phi * root[:, None]
+        scaled_y = y if root is None else (y.T * root).T
+        x_mean = X.mean(axis=0)
+        return cls(
+            gram=scaled_Phi.T @ scaled_Phi,
+            feature_output=scaled_Phi.T @ scaled_y,
+            sum_squares=np.sum(scaled_y**2, axis=0),
+            num_rows=np.float64(len(X)),
+            log_weights=np.float64(0.0) if root is None else np.sum(np.log(row_weights)),
+            y_mean=y.mean(axis=0),
+            x_mean=x_mean,
+            x_square=np.sum((X - x_mean) ** 2, axis=0),
+            x_min=X.min(axis=0),
+            x_max=X.max(axis=0),
+        )
+
+    def __add__(self, other: Moments) -> Moments:
+        n = self.num_rows + other.num_rows
+        share = other.num_rows / n
+        step = other.x_mean - self.x_mean
+        return Moments(
+            gram=_add_grams(self.gram, other.gram),
+            feature_output=self.feature_output + other.feature_output,
+            sum_squares=self.sum_squares + other.sum_squares,
+            num_rows=n,
+            log_weights=self.log_weights + other.log_weights,
+            y_mean=self.y_mean + share * (other.y_mean - self.y_mean),
+            x_mean=self.x_mean + share * step,
+            x_square=self.x_square + other.x_square + self.num_rows * share * step**2,
+            x_min=np.minimum(self.x_min, other.x_min),
+            x_max=np.maximum(self.x_max, other.x_max),
+        )
+
+
+def _add_grams(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    if left.ndim == right.ndim:
+        return left + right
+    return sum(np.diag(gram) if gram.ndim == 1 else gram for gram in (left, right))

@@ -1,0 +1,249 @@
+"""SufficientStatistics: everything the evidence needs of the data, of a size independent of n."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import jax
+import numpy as np
+
+from .. import _checks
+from .._pytree import rebuild
+from ..bases.basis import Basis
+from ..bases.rotated import RotatedBasis
+from ..priors import DiagonalPrior
+from .compressed import Compressed, compress
+from .moments import Moments
+from .storage import read, write
+
+
+@jax.tree_util.register_pytree_with_keys_class
+class SufficientStatistics:
+    """n rows seen through a frozen basis, compressed without loss (Evans 2022, section 5.2).
+
+    Make one with :func:`~ppl_sgp.sufficient_statistics`. Everything is float64 NumPy on the host;
+    models evaluate it in the user's dtype. It is a pytree: pass it to models as an argument. The
+    compressed form is computed on first use, in O(m³).
+
+    :param basis: the basis the rows were seen through.
+    :param moments: sums over rows, :class:`~ppl_sgp.statistics.moments.Moments`.
+
+    .. doctest::
+
+        >>> import jax, numpy as np, ppl_sgp as sgp
+        >>> X = np.linspace(0, 1, 50)[:, None]
+        >>> basis = sgp.FourierBasis.sample(jax.random.key(0), sgp.Matern32(0.3), 10, 1)
+        >>> stats = sgp.sufficient_statistics(basis, X, np.sin(5 * X[:, 0]))
+        >>> stats
+        SufficientStatistics(num_rows=50, num_features=10, rank=10, num_outputs=1, evidence='O(m³)')
+        >>> (stats + stats).num_rows
+        100
+    """
+
+    def __init__(self, basis: Basis, moments: Moments) -> None:
+        self.basis = basis
+        self.moments = moments
+
+    @cached_property
+    def compressed(self) -> Compressed:
+        """The rows as m̃ pseudo-rows and a residual sum of squares."""
+        return compress(self.moments)
+
+    # A pytree of three children; unflattening restores the compressed form instead of computing it.
+    def tree_flatten_with_keys(self):
+        names = ("basis", "moments", "compressed")
+        return [(jax.tree_util.GetAttrKey(name), getattr(self, name)) for name in names], None
+
+    @classmethod
+    def tree_unflatten(cls, _, children):
+        return rebuild(cls, dict(zip(("basis", "moments", "compressed"), children, strict=True)))
+
+    @property
+    def num_rows(self) -> Any:
+        """The number of rows n (an int; a traced number under ``jit``)."""
+        n = self.moments.num_rows
+        return int(n) if _checks.is_concrete(n) else n
+
+    @property
+    def num_features(self) -> int:
+        """The number of features m."""
+        return self.moments.gram.shape[-1]
+
+    @property
+    def num_outputs(self) -> int:
+        """The number of output columns q; 1 also for a one-dimensional y."""
+        return self.moments.sum_squares.shape[-1] if np.ndim(self.moments.sum_squares) else 1
+
+    @property
+    def projection(self) -> Any:
+        """The compressed data: c and rss joined, shape (m̃ + 1,), or (q, m̃ + 1). The value of the evidence site."""
+        return self.compressed.projection
+
+    @property
+    def is_diagonal(self) -> bool:
+        """Whether features are orthogonal over the rows, so that evidence costs O(m)."""
+        return self.compressed.factor.ndim == 1
+
+    @property
+    def evidence_cost(self) -> str:
+        """The cost of one evidence with all its gradients, for a diagonal prior."""
+        if self.is_diagonal:
+            return "O(m)"
+        return "O(m·rank²)" if uses_dual_form(*self.compressed.factor.shape[-2:]) else "O(m³)"
+
+    @property
+    def output_scale(self) -> Any:
+        """Root mean square of y about zero, over all outputs: the natural unit of amplitudes and noise."""
+        return (self.moments.sum_squares.mean() / self.moments.num_rows) ** 0.5
+
+    @property
+    def input_scale(self) -> Any:
+        """Standard deviation of each input, shape (d,)."""
+        return (self.moments.x_square / self.moments.num_rows) ** 0.5
+
+    def __repr__(self) -> str:
+        rank = self.compressed.rank
+        shown = int(rank) if _checks.is_concrete(rank) else rank
+        return (
+            f"SufficientStatistics(num_rows={self.num_rows}, num_features={self.num_features}, rank={shown}, "
+            f"num_outputs={self.num_outputs}, evidence={self.evidence_cost!r})"
+        )
+
+    def __add__(self, other: Any) -> SufficientStatistics:
+        """Statistics of the rows of both, for one and the same basis. O(m²)."""
+        if not isinstance(other, SufficientStatistics):
+            return NotImplemented
+        self.require_compatible(other.basis, other.moments)
+        return SufficientStatistics(self.basis, self.moments + other.moments)
+
+    def require_compatible(self, basis: Basis, moments: Moments) -> None:
+        """Refuse statistics of another basis or of another number of outputs."""
+        if not _same_tree(self.basis, basis):
+            raise ValueError(
+                "Statistics can be added only if they were computed with the same basis; these bases differ. "
+                "Keep one basis (save it with the statistics) and compute both from it."
+            )
+        if np.shape(self.moments.sum_squares) != np.shape(moments.sum_squares):
+            raise ValueError(
+                f"Statistics to be added must have the same outputs; got y of shape (n, …) with trailing shapes "
+                f"{np.shape(self.moments.sum_squares)} and {np.shape(moments.sum_squares)}."
+            )
+
+    def update(self, X: Any, y: Any, row_weights: Any = None) -> SufficientStatistics:
+        """Statistics with further rows appended. O(n_new m²).
+
+        :param X: new inputs, shape (n_new, d).
+        :param y: new outputs, shape (n_new,) or (n_new, q) as before.
+        :param row_weights: known relative noise precisions, shape (n_new,).
+        :raises ValueError: as :func:`~ppl_sgp.sufficient_statistics`; the statistics stay as they were.
+        """
+        from .accumulate import sufficient_statistics
+
+        return self + sufficient_statistics(self.basis, X, y, row_weights=row_weights)
+
+    def rotate(self, prior: DiagonalPrior | None = None) -> SufficientStatistics:
+        """The same data in an orthogonal basis, where evidence with a diagonal prior costs O(m).
+
+        Without ``prior``, features become ``Vᵀφ`` with V the eigenvectors of ΦᵀΦ, and a
+        :class:`~ppl_sgp.DiagonalPrior` on their weights is a model of its own (eq 5.8 of Evans
+        2022 with U = I). With ``prior`` of precision S₀, the generalised eigenvectors of (A, S₀)
+        are used and the rotated weights have the prior N(0, I): then ``DiagonalPrior(amplitude)``
+        is *exactly* the given prior with its standard deviations multiplied by ``amplitude``, for
+        any amplitude and noise.
+
+        All m functions are kept, those the data do not touch as well: they matter for predictions
+        (the thesis drops them, which is exact only for S ∝ I; see its section 5.2.2). O(m³), once.
+
+        :param prior: a zero-mean prior to diagonalise together with the data.
+        :raises ValueError: for a prior that is batched, traced, of the wrong size or not of mean zero.
+
+        .. doctest::
+
+            >>> import jax, numpy as np, ppl_sgp as sgp
+            >>> X = np.linspace(0, 1, 50)[:, None]
+            >>> basis = sgp.FourierBasis.sample(jax.random.key(0), sgp.Matern32(0.3), 10, 1)
+            >>> prior = basis.weight_prior(sgp.Matern32(0.4))
+            >>> stats = sgp.sufficient_statistics(basis, X, np.sin(5 * X[:, 0]))
+            >>> exact = sgp.log_evidence(stats, prior, 0.1)
+            >>> fast = sgp.log_evidence(stats.rotate(prior), sgp.DiagonalPrior(1.0), 0.1)
+            >>> bool(abs(exact - fast) < 1e-3)
+            True
+        """
+        scale = np.ones(self.num_features) if prior is None else _reference_scale(prior, self.num_features)
+        gram = np.diag(self.moments.gram) if self.is_diagonal else self.moments.gram
+        eigenvalues, vectors = np.linalg.eigh(scale[:, None] * gram * scale)
+        rotation = scale[:, None] * vectors[:, ::-1]
+        moments = rebuild(
+            Moments,
+            {
+                **vars(self.moments),
+                "gram": np.maximum(eigenvalues[::-1], 0.0),
+                "feature_output": rotation.T @ self.moments.feature_output,
+            },
+        )
+        return SufficientStatistics(RotatedBasis(self.basis, rotation), moments)
+
+    def with_projection(self, projection: Any) -> SufficientStatistics:
+        """Statistics of other data at the same inputs, such as a draw of the evidence site: for simulation studies.
+
+        :param projection: compressed data, the shape of :attr:`projection`.
+        :raises ValueError: if the shape differs.
+        """
+        if np.shape(projection) != np.shape(self.projection):
+            raise ValueError(
+                f"`projection` must have shape {np.shape(self.projection)}; got {np.shape(projection)}. "
+                "Draw it from SparseGP(stats, prior, noise_scale).sample(key)."
+            )
+        projection = np.asarray(projection, dtype=np.float64)
+        c, rss = projection[..., :-1], projection[..., -1]
+        factor = self.compressed.factor
+        feature_output = (c * factor if self.is_diagonal else c @ factor).T
+        changed = {
+            "feature_output": feature_output,
+            "sum_squares": np.sum(c**2, axis=-1) + rss,
+            "y_mean": np.full_like(self.moments.y_mean, np.nan),
+        }
+        simulated = SufficientStatistics(self.basis, rebuild(Moments, {**vars(self.moments), **changed}))
+        # The factor is that of the same inputs; only the values change.
+        simulated.compressed = rebuild(Compressed, {**vars(self.compressed), "projection": projection})
+        return simulated
+
+    def save(self, path: Any) -> None:
+        """Write to one file, atomically, without pickle. The basis is saved with the sums.
+
+        :param path: the file; an existing one is replaced only once the new one is complete.
+        """
+        write(path, {"basis": self.basis, "moments": self.moments})
+
+    @classmethod
+    def load(cls, path: Any) -> SufficientStatistics:
+        """Read what :meth:`save` wrote.
+
+        :param path: the file.
+        :raises ValueError: if the file is damaged, foreign, or of a newer format.
+        """
+        parts = read(path)
+        return cls(parts["basis"], parts["moments"])
+
+
+def uses_dual_form(rank: int, num_features: int) -> bool:
+    """Whether factors of size rank are cheaper than factors of size m: the measured break-even is near m/2."""
+    return 2 * rank <= num_features
+
+
+def _reference_scale(prior: DiagonalPrior, num_features: int) -> np.ndarray:
+    if not isinstance(prior, DiagonalPrior) or not _checks.is_concrete(prior):
+        raise ValueError("rotate: `prior` must be a DiagonalPrior with known numbers, outside `jit` and of no model.")
+    if prior.mean is not None or prior.batch_shape:
+        raise ValueError("rotate: `prior` must be a single prior of mean zero; subtract a known mean from y instead.")
+    scale = np.exp(np.asarray(prior.log_scale, dtype=np.float64))
+    if scale.ndim and len(scale) != num_features:
+        raise ValueError(f"rotate: `prior` must have {num_features} weights; got {len(scale)}.")
+    return np.broadcast_to(scale, (num_features,))
+
+
+def _same_tree(left: Any, right: Any) -> bool:
+    leaves_left, tree_left = jax.tree.flatten(left)
+    leaves_right, tree_right = jax.tree.flatten(right)
+    return tree_left == tree_right and all(map(np.array_equal, leaves_left, leaves_right))

@@ -1,0 +1,83 @@
+"""The lanes every test runs in.
+
+``make test`` runs the suite twice, with ``JAX_ENABLE_X64=1`` and with ``JAX_ENABLE_X64=0``. In both, JAX refuses to
+mix dtypes or to broadcast over a missing axis silently, two CPU devices stand in for a machine that can run chains in
+parallel, and any warning is an error.
+"""
+
+import contextlib
+import os
+
+# Read when JAX starts its backend, so they have to be set before anything imports it.
+os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=2".strip()
+os.environ.setdefault("MPLBACKEND", "Agg")
+
+import jax
+import numpy as np
+import pytest
+
+jax.config.update("jax_numpy_dtype_promotion", "strict")
+jax.config.update("jax_numpy_rank_promotion", "raise")
+
+
+@contextlib.contextmanager
+def _default_promotion():
+    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+        yield
+
+
+def pytest_report_header():
+    if jax.config.jax_enable_x64:
+        return "lane: float64"
+    return "lane: float32 (tests marked float64_only are deselected)"
+
+
+def pytest_collection_modifyitems(config, items):
+    if jax.config.jax_enable_x64:
+        return
+    deselected = [item for item in items if item.get_closest_marker("float64_only")]
+    if deselected:
+        config.hook.pytest_deselected(items=deselected)
+        items[:] = [item for item in items if not item.get_closest_marker("float64_only")]
+
+
+@pytest.fixture(scope="session")
+def relaxed():
+    """Context manager of JAX's default promotion rules; for fixtures wider than one test.
+
+    NumPyro is not written for the strict rules: HMC and NUTS multiply integer step counters by floats, and
+    ``sample(key, (s,))`` of a distribution with a vector location broadcasts (s, m) with (m,), which stops SVI guides
+    and ``init_to_median``. Run those, and nothing of our own that can be tested without them, inside it.
+    """
+    return _default_promotion
+
+
+@pytest.fixture
+def relaxed_promotion(relaxed):
+    """JAX's default promotion rules during one test; the marker of the same name asks for it too."""
+    with relaxed():
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _promotion_rules(request):
+    if request.node.get_closest_marker("relaxed_promotion"):
+        request.getfixturevalue("relaxed_promotion")
+
+
+@pytest.fixture(scope="session")
+def x64():
+    """Whether this is the float64 lane."""
+    return bool(jax.config.jax_enable_x64)
+
+
+@pytest.fixture
+def rng():
+    """A NumPy generator in the same state for every test."""
+    return np.random.default_rng(0)
+
+
+@pytest.fixture
+def key():
+    """The same JAX key for every test."""
+    return jax.random.key(0)

@@ -1,4 +1,4 @@
-"""Sparse Gaussian-process priors for NumPyro: compress the data once, then sample hyperparameters at a cost independent of n."""
+"""Sparse Gaussian-process priors for NumPyro: compress rows once, then sample at a cost independent of their number."""
 
 from . import models
 from .bases.basis import Basis
@@ -22,7 +22,7 @@ from .kernels import (
 from .predict import Prediction, predict
 from .primitives import observe, observe_weights
 from .priors import DiagonalPrior
-from .statistics.accumulate import ChunkError, sufficient_statistics
+from .statistics.from_data import ChunkError, sufficient_statistics
 from .statistics.statistics import SufficientStatistics
 
 __all__ = [

@@ -9,7 +9,7 @@ conversion belong in ``__post_init__`` and run for users only.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, TypeVar
+from typing import Any, TypeVar, dataclass_transform
 
 import jax
 
@@ -37,6 +37,7 @@ def rebuild(cls: type[T], values: dict[str, Any]) -> T:
     return instance
 
 
+@dataclass_transform(frozen_default=True, eq_default=False)
 def pytree_dataclass(cls: type[T]) -> type[T]:
     """Class decorator: frozen dataclass, JAX pytree, and entry of :data:`REGISTRY`."""
     cls = dataclasses.dataclass(frozen=True, eq=False)(cls)

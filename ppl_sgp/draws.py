@@ -12,14 +12,12 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import numpyro.distributions as dist
 from numpyro import handlers
 from numpyro.distributions.distribution import ExpandedDistribution, MaskedDistribution
 
 from . import _checks
 from .bases.fourier import FourierBasis
 from .distributions.compressed_normal import CompressedNormal
-from .distributions.sparse_gp import SparseGP
 from .distributions.support import CompressedDistribution
 from .distributions.weight_posterior import posterior_factors
 from .statistics.statistics import SufficientStatistics
@@ -123,7 +121,7 @@ class Draws:
         return WeightDraws(*(np.asarray(part, dtype=np.float64) for part in parts))
 
     def pointwise(self, Phi: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        """Mean (b, q, n) and variance (b, q, n) of f at features (n, m), and noise (b, q), for each batch. O(n m²) a draw."""
+        """Mean and variance (b, q, n) of f at features (n, m), and noise (b, q), batch by batch. O(n m²) a draw."""
         for draws in self:
             mean = draws.loc @ Phi.T
             variance = np.stack([np.sum((Phi @ factor) ** 2, axis=-1) for factor in _matrices(draws.factor)])
@@ -175,10 +173,11 @@ def _inspect(model: Callable[..., Any], statistics: SufficientStatistics, site: 
 
 
 def _num_draws(samples: dict[str, np.ndarray]) -> int:
-    lengths = {name: value.shape[0] if value.ndim else None for name, value in samples.items()}
-    if len(set(lengths.values())) != 1 or None in lengths.values():
+    lengths: dict[str, Any] = {name: value.shape[0] if value.ndim else None for name, value in samples.items()}
+    distinct = set(lengths.values())
+    if len(distinct) != 1 or None in distinct:
         raise ValueError(
             f"`samples` must hold arrays with the draws along their first axis; got first axes {lengths}. "
             "Pass `mcmc.get_samples()` (not grouped by chain)."
         )
-    return next(iter(lengths.values()))
+    return int(distinct.pop())

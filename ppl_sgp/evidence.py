@@ -112,7 +112,7 @@ def evaluate(statistics: SufficientStatistics, prior: DiagonalPrior, noise_scale
 
     def one(log_scale, mean, noise_scale, projection, constant, reference_scale):
         parameters = Parameters(log_scale, mean, noise_scale, projection)
-        return constant + _relative_evidence(design, reference_scale, parameters)
+        return constant + _jitted_evidence(design, reference_scale, parameters)
 
     batched = jnp.vectorize(one, signature="(m),(m),(),(p),(),()->()")
     arguments = (noise_scale, projection, compressed.log_constant, compressed.reference_variance**0.5)
@@ -130,7 +130,6 @@ def prepare(statistics: SufficientStatistics, prior: DiagonalPrior, dtype: Any) 
     return design, log_scale, jnp.broadcast_to(mean, (*mean.shape[:-1], m))
 
 
-@jax.jit
 @jax.custom_jvp
 def _relative_evidence(design: Design, reference_scale: jax.Array, parameters: Parameters) -> jax.Array:
     """The evidence less its large constant ``−½ n log 2π(reference_scale²)``."""
@@ -145,7 +144,7 @@ def _value(design: Design, reference_scale: jax.Array, parameters: Parameters, s
     return -0.5 * (design.num_rows * log_variance + quadratic + solution.log_determinant)
 
 
-@_relative_evidence.__wrapped__.defjvp
+@_relative_evidence.defjvp
 def _relative_evidence_jvp(primals, tangents):
     design, reference_scale, parameters = primals
     solution, noise_scale = solve(design, parameters), parameters.noise_scale
@@ -160,6 +159,10 @@ def _relative_evidence_jvp(primals, tangents):
     )
     products = jax.tree.map(lambda g, t: jnp.sum(g * t), gradient, tangents[2])
     return _value(design, reference_scale, parameters, solution), sum(products)
+
+
+# Compiled also when a model calls it eagerly.
+_jitted_evidence = jax.jit(_relative_evidence)
 
 
 def solve(design: Design, parameters: Parameters) -> Solution:

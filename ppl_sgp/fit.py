@@ -136,9 +136,8 @@ def _latent_sites(model: Callable[..., Any], statistics: SufficientStatistics) -
     sites = {name: s for name, s in trace.items() if s["type"] == "sample" and not s["is_observed"]}
     discrete = [name for name, site in sites.items() if site["fn"].is_discrete]
     if discrete or not sites:
-        raise ValueError(
-            f"fit_evidence needs continuous latent sites; {f'{discrete} are discrete' if discrete else 'there are none'}."
-        )
+        found = f"{discrete} are discrete" if discrete else "there are none"
+        raise ValueError(f"fit_evidence needs continuous latent sites; {found}.")
     return sites
 
 

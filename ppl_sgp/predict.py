@@ -128,7 +128,7 @@ class Prediction:
         parts = []
         for rows, Phi in self._features(2 * self._draws.num_draws * len(y_rows)):
             terms = [
-                gaussian_log_density(y_rows[:, rows], mean, variance + noise[..., None] ** 2 / self._row_weights[rows])
+                gaussian_log_density(y_rows[:, rows] - mean, variance + noise[..., None] ** 2 / self._row_weights[rows])
                 for mean, variance, noise in self._draws.pointwise(Phi)
             ]
             parts.append(logsumexp(np.concatenate(terms), axis=0) - np.log(self._draws.num_draws))
@@ -173,14 +173,15 @@ class Prediction:
         return self._shaped(result)
 
 
-def gaussian_log_density(y: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
-    """``log N(y; mean, variance)``, elementwise."""
-    return -0.5 * (np.log(2 * np.pi * variance) + (y - mean) ** 2 / variance)
+def gaussian_log_density(residual: np.ndarray, variance: np.ndarray) -> np.ndarray:
+    """``log N(residual; 0, variance)``, elementwise."""
+    return -0.5 * (np.log(2 * np.pi * variance) + residual**2 / variance)
 
 
 def _mixture_moments(draws: Draws) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Mean (q, m) and covariance (q, m, m) of the weights over all draws, and the mean noise variance (q,)."""
-    locs, second, noise_variance = [], 0.0, 0.0
+    q, m = draws.num_outputs, draws.basis.num_features
+    locs, second, noise_variance = [], np.zeros((q, m, m)), np.zeros(q)
     for batch in draws:
         locs.append(batch.loc)
         # Σ over draws and columns of factor·factorᵀ, one matrix product an output.

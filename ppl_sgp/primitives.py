@@ -35,7 +35,7 @@ def observe(name: str, statistics: SufficientStatistics, prior: DiagonalPrior, n
         ...     sgp.observe("y", stats, prior, noise_scale=0.1)
         >>> X = np.linspace(0, 1, 30)[:, None]
         >>> basis = sgp.FourierBasis.from_data(jax.random.key(0), X, 20)
-        >>> stats = sgp.sufficient_statistics(basis, X, np.cos(6 * X[:, 0]))
+        >>> stats = sgp.sufficient_statistics(basis, X, np.cos(6 * X[:, 0]) + 0.1 * np.cos(77 * X[:, 0]))
         >>> density, _ = numpyro.infer.util.log_density(model, (stats,), {}, {"lengthscale": 0.3})
         >>> density.shape
         ()
@@ -62,7 +62,7 @@ def observe_weights(name: str, statistics: SufficientStatistics, weights: Any, n
         ...     sgp.observe_weights("y", stats, w, noise_scale=0.1)
         >>> X = np.linspace(0, 1, 30)[:, None]
         >>> basis = sgp.FourierBasis.from_data(jax.random.key(0), X, 20)
-        >>> stats = sgp.sufficient_statistics(basis, X, np.cos(6 * X[:, 0]))
+        >>> stats = sgp.sufficient_statistics(basis, X, np.cos(6 * X[:, 0]) + 0.1 * np.cos(77 * X[:, 0]))
         >>> with numpyro.handlers.seed(rng_seed=0):
         ...     horseshoe(stats)
     """

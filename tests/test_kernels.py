@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import math
 import pickle
 
@@ -15,9 +14,7 @@ from numpy.polynomial.legendre import leggauss
 from scipy.special import gammaln, kve
 from scipy.stats import norm, qmc
 
-from ppl_sgp import kernels
 from ppl_sgp.kernels import (
-    Kernel,
     Matern12,
     Matern32,
     Matern52,
@@ -31,7 +28,6 @@ X64 = jax.config.jax_enable_x64
 DTYPE = np.float64 if X64 else np.float32
 # Values of order one after some tens of roundings each; log densities in float32 also lose the size of their exponent.
 RTOL = 1e-12 if X64 else 2e-5
-needs_x64 = pytest.mark.skipif(not X64, reason="finite differences and far tails need float64")
 
 FAMILIES = {
     "se": SquaredExponential,
@@ -107,9 +103,8 @@ def points(n=6, d=2, seed=0):
 
 
 @everything
-@pytest.mark.parametrize("d", [1, 3])
-def test_values_match_loops(name, d):
-    kernel, X, X2 = ALL[name](), points(5, d), points(4, d, seed=1)
+def test_values_match_loops(name):
+    kernel, X, X2 = ALL[name](), points(4), points(3, seed=1)
     want = [[value(kernel, x, x2) for x2 in X2] for x in X]
     np.testing.assert_allclose(kernel(X, X2), want, rtol=RTOL)
     np.testing.assert_allclose(kernel(X), [[value(kernel, x, x2) for x2 in X] for x in X], rtol=RTOL)
@@ -119,9 +114,9 @@ def test_values_match_loops(name, d):
 
 @families
 def test_ard_values_match_loops(family):
-    kernel, X = FAMILIES[family](np.array([0.5, 2.0, 5.0], DTYPE), 1.5), points(5, 3)
+    kernel, X = FAMILIES[family](np.array([0.5, 2.0, 5.0], DTYPE), 1.5), points(4, 3)
     np.testing.assert_allclose(kernel(X), [[value(kernel, x, x2) for x2 in X] for x in X], rtol=RTOL)
-    assert FAMILIES[family]([0.5, 2.0, 5.0])(X).shape == (5, 5)
+    assert FAMILIES[family]([0.5, 2.0, 5.0])(X).shape == (4, 4)
 
 
 @families
@@ -132,7 +127,7 @@ def test_near_inputs_far_from_the_origin_do_not_cancel(family):
 
 
 def test_rational_quadratic_tends_to_squared_exponential():
-    X = points(5)
+    X = points(4)
     # the log correlations differ by about r**4 / (8 alpha)
     np.testing.assert_allclose(RationalQuadratic(1.0, 1.0, 1e6)(X), SquaredExponential(1.0)(X), atol=2e-5)
 
@@ -155,9 +150,7 @@ def test_derivatives_finite_at_coincident_inputs(family):
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(hessian))
 
 
-@pytest.mark.parametrize(
-    "family, curvature", [("se", -1.0), ("rq", -1.0), ("matern32", -3.0), ("matern52", -5 / 3)]
-)
+@pytest.mark.parametrize("family, curvature", [("se", -1.0), ("rq", -1.0), ("matern32", -3.0), ("matern52", -5 / 3)])
 def test_curvature_at_zero_distance(family, curvature):
     def k(x):
         return FAMILIES[family](2.0)(x[None, None], jnp.zeros((1, 1), DTYPE))[0, 0]
@@ -165,7 +158,7 @@ def test_curvature_at_zero_distance(family, curvature):
     np.testing.assert_allclose(jax.grad(jax.grad(k))(jnp.zeros((), DTYPE)), curvature / 4, rtol=RTOL)
 
 
-@needs_x64
+@pytest.mark.float64_only
 @everything
 @pytest.mark.parametrize("what", ["value", "log_spectral_density"])
 def test_gradients_match_finite_differences(name, what):
@@ -180,7 +173,9 @@ def test_gradients_match_finite_differences(name, what):
 
     step, f_and_grad = 1e-5, jax.jit(jax.value_and_grad(f))
     grad = f_and_grad(start)[1]
-    differences = [(f_and_grad(start + e)[0] - f_and_grad(start - e)[0]) / (2 * step) for e in step * np.eye(len(start))]
+    differences = [
+        (f_and_grad(start + e)[0] - f_and_grad(start - e)[0]) / (2 * step) for e in step * np.eye(len(start))
+    ]
     np.testing.assert_allclose(grad, differences, rtol=1e-6, atol=1e-8)  # truncation 1e-10, rounding 1e-11 times |f|
 
 
@@ -233,7 +228,9 @@ def test_spectral_density_integrates_to_the_variance(family, d):
 def test_log_spectral_density_matches_closed_form(family):
     kernel, xi = FAMILIES[family](0.8, 1.3), np.geomspace(1e-7, 1e3, 60)
     got = kernel.log_spectral_density(xi[:, None].astype(DTYPE))
-    np.testing.assert_allclose(got, log_density(kernel, xi), rtol=RTOL * 100 if X64 else 1e-5, atol=1e-10 if X64 else 1e-5)
+    np.testing.assert_allclose(
+        got, log_density(kernel, xi), rtol=RTOL * 100 if X64 else 1e-5, atol=1e-10 if X64 else 1e-5
+    )
 
 
 @pytest.mark.parametrize("order", [-0.49, -0.25, 0.0, 1e-3, 0.1, 0.5, 1.0, 2.5, 9.7, 10.0, 30.0, 50.0])
@@ -293,13 +290,13 @@ def test_product_of_squared_exponentials_is_one():
     a, b = np.array([0.7, 2.0]), np.array([1.5, 0.4])
     product = SquaredExponential(a.astype(DTYPE), 1.2) * SquaredExponential(b.astype(DTYPE), 0.8)
     single = SquaredExponential((1 / np.sqrt(1 / a**2 + 1 / b**2)).astype(DTYPE), 0.96)
-    xi = points(5)
+    xi = points(4)
     np.testing.assert_allclose(product.log_spectral_density(xi), single.log_spectral_density(xi), rtol=10 * RTOL)
 
 
 def test_sum_in_product_is_multiplied_out():
     a, b, c = SquaredExponential(0.7), Matern32(1.5, 0.8), Matern52(2.0)
-    xi = points(5)
+    xi = points(4)
     want = (a * c).spectral_density(xi) + (b * c).spectral_density(xi)
     np.testing.assert_allclose(((a + b) * c).spectral_density(xi), want, rtol=RTOL)
 
@@ -316,7 +313,7 @@ def assert_reproduces(kernel, xi):
         assert abs(cosines.mean() - want) < 6 * cosines.std() / math.sqrt(len(xi)), (tau, cosines.mean(), want)
 
 
-@everything
+@pytest.mark.parametrize("name", ["se", "matern12", "matern52", "rq", "three", "sum*matern"])
 def test_sampled_frequencies_reproduce_the_kernel(name):
     xi = jax.jit(lambda kernel, key: kernel.sample_frequencies(key, (20_000, 2)))(ALL[name](), jax.random.key(1))
     assert xi.shape == (20_000, 2) and xi.dtype == DTYPE
@@ -326,7 +323,7 @@ def test_sampled_frequencies_reproduce_the_kernel(name):
 @families
 def test_ard_frequencies_reproduce_the_kernel(family):
     kernel = FAMILIES[family](np.array([0.4, 1.5], DTYPE))
-    assert_reproduces(kernel, kernel.sample_frequencies(jax.random.key(2), (4, 5000, 2)).reshape(-1, 2))
+    assert_reproduces(kernel, jax.jit(kernel.sample_frequencies, static_argnums=1)(jax.random.key(2), (5000, 2)))
     normals, uniforms = variates(kernel, 4096)
     assert_reproduces(kernel, kernel.frequencies_from(normals, uniforms))
 
@@ -368,9 +365,9 @@ def test_spectral_shapes():
 
 @everything
 def test_jit_pytree_and_pickle(name):
-    kernel, X, xi = ALL[name](), points(4), points(3, seed=1)
-    want = kernel(X), kernel.log_spectral_density(xi)
-    got = jax.jit(lambda k, X, xi: (k(X), k.log_spectral_density(xi)))(kernel, X, xi)
+    kernel, X, xi = ALL[name](), points(4), points(4, seed=1)
+    want = kernel(X), kernel.log_spectral_density(xi).reshape(2, 2)
+    got = jax.jit(lambda k, X, xi: (k(X), k.log_spectral_density(xi)))(kernel, X, xi.reshape(2, 2, 2))
     for g, w in zip(got, want, strict=True):
         np.testing.assert_allclose(g, w, rtol=10 * RTOL, atol=10 * RTOL)
     leaves, tree = jax.tree.flatten(kernel)
@@ -382,8 +379,9 @@ def test_jit_pytree_and_pickle(name):
 
 @families
 def test_vmap_over_lengthscale(family):
-    X, xi, scales = points(4), points(3, seed=1), np.array([0.5, 1.0, 2.0], DTYPE)
+    X, xi, scales = points(4), points(4, seed=1), np.array([0.5, 1.0, 2.0], DTYPE)
 
+    @jax.jit
     def both(scale):
         kernel = FAMILIES[family](scale)
         return kernel(X), kernel.log_spectral_density(xi)
@@ -395,19 +393,14 @@ def test_vmap_over_lengthscale(family):
 @everything
 def test_float32_stays_float32(name):
     kernel, X = ALL[name](), points(4).astype(np.float32)
-    results = kernel(X), kernel.diag(X), kernel.log_spectral_density(X), kernel.spectral_density(X)
-    assert {r.dtype for r in results} == {np.dtype(np.float32)}
-    kernel = jax.tree.map(np.float32, kernel)
-    assert kernel.sample_frequencies(jax.random.key(0), (3, 2)).dtype == np.float32
-    assert kernel(np.arange(4).reshape(2, 2)).dtype == np.float32  # integer inputs do not promote
 
+    def results(kernel, X, whole):
+        draws = jax.tree.map(jnp.float32, kernel).sample_frequencies(jax.random.key(0), (4, 2))
+        return kernel(X), kernel.diag(X), kernel.spectral_density(X), draws, jax.tree.map(jnp.float32, kernel)(whole)
 
-@everything
-def test_batch_shapes_of_frequencies(name):
-    kernel, xi = ALL[name](), points(6).reshape(2, 3, 2)
-    batch = kernel.log_spectral_density(xi)
-    assert batch.shape == (2, 3)
-    np.testing.assert_allclose(batch[1, 2], kernel.log_spectral_density(xi[1, 2]), rtol=10 * RTOL, atol=10 * RTOL)
+    # integer inputs do not promote either
+    shapes = jax.eval_shape(results, kernel, X, np.arange(8).reshape(4, 2))
+    assert {r.dtype for r in shapes} == {np.dtype(np.float32)}
 
 
 def test_nested_composites_are_flat():
@@ -458,7 +451,10 @@ def test_spectral_errors_name_the_remedy():
     for product in (m * m * m, q * q, k * m * m * q):
         with pytest.raises(ValueError, match="at most two Matern.*Add kernels instead"):
             product.spectral_density(points(2))
-        assert product.sample_frequencies(jax.random.key(0), (3, 2)).shape == (3, 2)
+        assert jax.eval_shape(lambda key, p=product: p.sample_frequencies(key, (3, 2)), jax.random.key(0)).shape == (
+            3,
+            2,
+        )
     with pytest.raises(ValueError, match="spectral_components"):
         _ = ((k + m) * q).spectral_shape
     with pytest.raises(ValueError, match="\\(N, 1, d\\) and `uniforms` \\(N, 1\\).*`spectral_shape`"):
@@ -468,9 +464,3 @@ def test_spectral_errors_name_the_remedy():
     with pytest.raises(ValueError, match="outside `jit`.*sample_frequencies"):
         jax.jit(lambda s: Matern32(s).frequencies_from(np.ones((3, 1, 2)), np.ones((3, 1))))(1.0)
     assert not hasattr(k + m, "spectral_shape")
-
-
-def test_public_names_and_doctests():
-    assert all(issubclass(getattr(kernels, name), Kernel) for name in kernels.__all__)
-    result = doctest.testmod(kernels)
-    assert result.attempted >= len(kernels.__all__) and result.failed == 0

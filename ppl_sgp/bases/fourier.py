@@ -11,7 +11,7 @@ References
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from types import ModuleType
 from typing import Any
 
@@ -110,7 +110,7 @@ class FourierBasis(Basis):
             rows = which == index
             frequencies[rows] = component.frequencies_from(normals[rows, :b], uniforms[rows, :e])
         log_terms = [
-            np.log(share) + np.asarray(c.log_spectral_density(frequencies)) - math.log(float(c.variance))
+            np.log(share) + np.asarray(c.log_spectral_density(frequencies)) - math.log(float(np.asarray(c.variance)))
             for share, (_, c) in zip(shares, components, strict=True)
         ]
         centre = np.zeros(input_dim) if centre is None else np.asarray(centre, dtype=np.float64)
@@ -122,7 +122,7 @@ class FourierBasis(Basis):
         key: jax.Array,
         X: Any,
         num_features: int,
-        kernel: type[Kernel] = SquaredExponential,
+        kernel: Callable[..., Kernel] = SquaredExponential,
         method: str | None = None,
         num_kernels: int = 64,
         **shape: float,
@@ -195,7 +195,7 @@ class FourierBasis(Basis):
 
 def _shares(kernel: Kernel) -> list[tuple[float, Kernel]]:
     """The additive components of a kernel with their shares of its variance."""
-    parts = [(float(variance), part) for variance, part in kernel.spectral_components()]
+    parts = [(float(np.asarray(variance)), part) for variance, part in kernel.spectral_components()]
     total = sum(variance for variance, _ in parts)
     return [(variance / total, part) for variance, part in parts]
 

@@ -7,7 +7,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from numpyro.distributions import constraints
-from numpyro.distributions.util import is_prng_key, validate_sample
+from numpyro.distributions.util import validate_sample
+from numpyro.util import is_prng_key
 
 from .. import _checks
 from ..statistics.statistics import SufficientStatistics

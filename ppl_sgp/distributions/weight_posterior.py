@@ -33,7 +33,7 @@ def weight_posterior(
         >>> import jax, numpy as np, ppl_sgp as sgp
         >>> X = np.linspace(0, 1, 30)[:, None]
         >>> basis = sgp.FourierBasis.sample(jax.random.key(0), sgp.Matern32(0.3), 10, 1)
-        >>> stats = sgp.sufficient_statistics(basis, X, np.cos(6 * X[:, 0]))
+        >>> stats = sgp.sufficient_statistics(basis, X, np.cos(6 * X[:, 0]) + 0.1 * np.cos(77 * X[:, 0]))
         >>> posterior = sgp.weight_posterior(stats, basis.weight_prior(sgp.Matern32(0.3)), 0.1)
         >>> posterior.event_shape, posterior.sample(jax.random.key(1)).shape
         ((10,), (10,))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import jax.numpy as jnp
@@ -25,7 +26,7 @@ AMPLITUDE_SPREAD, NOISE_SPREAD = 1.0, 1.5
 class FourierGP:
     """A NumPyro model of one argument, the statistics; made by :func:`fourier_gp`, which says what it samples."""
 
-    kernel: type[Kernel] | None
+    kernel: Callable[..., Kernel] | None
     lengthscale: Any
     amplitude: Any
     noise_scale: Any
@@ -41,7 +42,9 @@ class FourierGP:
             )
         _check_scale(statistics)
         scale = statistics.output_scale
-        lengthscale = _sample("lengthscale", _first(self.lengthscale, _default_lengthscale(statistics)), ["input"])
+        lengthscale = _sample(
+            "lengthscale", _first(self.lengthscale, _default_lengthscale(basis, statistics)), ["input"]
+        )
         amplitude = _sample("amplitude", _first(self.amplitude, _log_normal(scale, AMPLITUDE_SPREAD)))
         noise_scale = _sample("noise_scale", _first(self.noise_scale, _log_normal(0.3 * scale, NOISE_SPREAD)))
         shape = {name: _sample(name, value) for name, value in self.shape.items()}
@@ -52,7 +55,7 @@ class FourierGP:
 
 
 def fourier_gp(
-    kernel: type[Kernel] | None = None,
+    kernel: Callable[..., Kernel] | None = None,
     *,
     lengthscale: Any = None,
     amplitude: Any = None,
@@ -107,14 +110,14 @@ def _log_normal(median: Any, spread: float) -> dist.Distribution:
     return dist.LogNormal(jnp.log(jnp.asarray(median)), spread)
 
 
-def _default_lengthscale(statistics: SufficientStatistics) -> dist.Distribution:
+def _default_lengthscale(basis: FourierBasis, statistics: SufficientStatistics) -> dist.Distribution:
     median, spread = lengthscale_prior(statistics.input_scale)
-    if np.ndim(getattr(statistics.basis.proposal[0], "lengthscale", 0.0)) == 1:
+    if np.ndim(getattr(basis.proposal[0], "lengthscale", 0.0)) == 1:
         return dist.LogNormal(jnp.log(median), spread).to_event(1)
     return dist.LogNormal(jnp.mean(jnp.log(median)), spread)
 
 
-def _proposal_family(basis: FourierBasis) -> type[Kernel]:
+def _proposal_family(basis: FourierBasis) -> Callable[..., Kernel]:
     families = {type(kernel) for kernel in basis.proposal}
     family = families.pop()
     if families or not hasattr(basis.proposal[0], "lengthscale"):
@@ -139,6 +142,7 @@ def _check_scale(statistics: SufficientStatistics) -> None:
     if np.any(mean > 2 * spread) and moments.log_weights == 0:
         _checks.warn(
             f"The mean of y ({float(np.max(mean)):.3g}) is large against its standard deviation "
-            f"({float(np.max(spread)):.3g}), but the GP has mean zero. Subtract the mean first and add it to predictions.",
+            f"({float(np.max(spread)):.3g}), but the GP has mean zero. Subtract the mean first, and add it to "
+            "predictions.",
             stacklevel=2,
         )

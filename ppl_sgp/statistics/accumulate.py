@@ -1,131 +1,44 @@
-"""The one pass over the data."""
+"""The sums over rows of arrays in memory, a chunk at a time."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from typing import Any
 
-import numpy as np
 from tqdm.auto import tqdm
 
 from ..bases.basis import Basis
 from .moments import Moments
 from .rows import validated
-from .statistics import SufficientStatistics
 
 #: Bytes of features held at a time when no chunk size is given.
 CHUNK_BYTES = 2**25
 
 
-class ChunkError(ValueError):
-    """A chunk of the data was refused. What had been computed before it is kept.
+def moments_of_arrays(
+    basis: Basis, X: Any, y: Any, row_weights: Any = None, chunk_size: int | None = None, progress: bool | None = None
+) -> Moments:
+    """Sums over all rows. O(n m²) time, O(m² + chunk·m) memory beside the arrays.
 
-    :param message: what was wrong with the chunk.
-    :param statistics: the statistics of all chunks before it, or ``None`` if it was the first.
+    :raises ValueError: for rows that cannot be used, or ``chunk_size`` below 1.
     """
-
-    def __init__(self, message: str, statistics: SufficientStatistics | None) -> None:
-        super().__init__(message)
-        self.statistics = statistics
-
-
-def sufficient_statistics(
-    basis: Basis,
-    X: Any,
-    y: Any = None,
-    chunk_size: int | None = None,
-    progress: bool | None = None,
-    *,
-    row_weights: Any = None,
-) -> SufficientStatistics:
-    """Compress n rows, once and without loss, into statistics of size m (Evans 2022, section 5.2).
-
-    Everything is evaluated and summed in float64 on the host, whatever JAX's precision. Takes
-    O(n m²) time and O(m² + chunk·m) memory.
-
-    :param basis: the frozen feature map.
-    :param X: inputs, shape (n, d); or an iterable of chunks ``(X, y)`` or ``(X, y, row_weights)``.
-    :param y: outputs, shape (n,), or (n, q) for q outputs that share the inputs. ``None`` if ``X``
-        is an iterable of chunks.
-    :param chunk_size: rows processed at a time; default as many as fit 32 MB of features.
-        Chunks given by an iterable are processed as they come.
-    :param progress: show a progress bar. Default: only at a terminal, and if there are many chunks.
-    :param row_weights: known relative noise precisions ω, shape (n,): row i has noise variance
-        ``noise_scale²/ωᵢ``.
-    :raises ValueError: for rows that cannot be used, saying which and what to do.
-    :raises ChunkError: (a ``ValueError``) the same within an iterable, carrying the statistics so far.
-
-    .. doctest::
-
-        >>> import jax, numpy as np, ppl_sgp as sgp
-        >>> X = np.linspace(0, 1, 1000)[:, None]
-        >>> basis = sgp.FourierBasis.sample(jax.random.key(0), sgp.SquaredExponential(0.2), 20, input_dim=1)
-        >>> stats = sgp.sufficient_statistics(basis, X, np.sin(9 * X[:, 0]))
-        >>> chunks = ((X[i : i + 250], np.sin(9 * X[i : i + 250, 0])) for i in range(0, 1000, 250))
-        >>> sgp.sufficient_statistics(basis, chunks).num_rows == stats.num_rows == 1000
-        True
-    """
-    if not isinstance(basis, Basis):
-        raise ValueError(
-            f"sufficient_statistics: `basis` must be a Basis such as sgp.FourierBasis; got {type(basis).__name__}. "
-            "The order is sufficient_statistics(basis, X, y)."
-        )
-    if y is None and not hasattr(X, "shape") and isinstance(X, Iterable):
-        return _of_chunks(basis, X, _bar(progress, None, None))
-    if y is None:
-        raise ValueError("sufficient_statistics: `y` is missing. Pass arrays `X, y`, or an iterable of (X, y) chunks.")
     X, y, row_weights = validated(basis, X, y, row_weights)
-    size = CHUNK_BYTES // (8 * basis.num_features) if chunk_size is None else chunk_size
+    size = max(1, CHUNK_BYTES // (8 * basis.num_features)) if chunk_size is None else chunk_size
     if size < 1:
         raise ValueError(f"sufficient_statistics: `chunk_size` must be at least 1; got {chunk_size}.")
     starts = range(0, len(X), size)
-    parts = (slice(start, start + size) for start in starts)
-    chunks = ((X[rows], y[rows], None if row_weights is None else row_weights[rows]) for rows in parts)
-    moments = None
-    with _bar(progress, len(starts), len(X)) as bar:
-        for chunk in chunks:
-            moments = _add(moments, Moments.of_rows(basis.host_features(chunk[0]), *chunk))
-            bar.update(len(chunk[0]))
-    return SufficientStatistics(basis, moments)
+    total = None
+    with progress_bar(progress, len(starts), len(X)) as bar:
+        for start in starts:
+            rows = slice(start, start + size)
+            weights = None if row_weights is None else row_weights[rows]
+            part = Moments.of_rows(basis.host_features(X[rows]), X[rows], y[rows], weights)
+            total = part if total is None else total + part
+            bar.update(len(X[rows]))
+    assert total is not None  # at least one row has been validated
+    return total
 
 
-def _of_chunks(basis: Basis, chunks: Iterable[Any], bar: tqdm) -> SufficientStatistics:
-    statistics = None
-    with bar:
-        for index, chunk in enumerate(_as_tuples(chunks)):
-            try:
-                X, y, row_weights = validated(basis, *chunk)
-                moments = Moments.of_rows(basis.host_features(X), X, y, row_weights)
-                if statistics is not None:
-                    statistics.require_compatible(basis, moments)
-            except ValueError as error:
-                raise ChunkError(
-                    f"chunk {index}: {error} The statistics of the chunks before it are in this error's "
-                    "`.statistics`; go on with `.update(X, y)`.",
-                    statistics,
-                ) from error
-            statistics = SufficientStatistics(basis, _add(statistics and statistics.moments, moments))
-            bar.update(len(X))
-    if statistics is None:
-        raise ValueError("sufficient_statistics: the iterable yielded no chunks.")
-    return statistics
-
-
-def _as_tuples(chunks: Iterable[Any]) -> Iterator[tuple[Any, Any, Any]]:
-    for chunk in chunks:
-        if not isinstance(chunk, (tuple, list)) or len(chunk) not in (2, 3):
-            raise ValueError(
-                f"sufficient_statistics: each chunk must be (X, y) or (X, y, row_weights); got {type(chunk).__name__}. "
-                "If this is one array of inputs, pass `y` as the third argument."
-            )
-        yield (*chunk, None) if len(chunk) == 2 else tuple(chunk)
-
-
-def _add(total: Moments | None, part: Moments) -> Moments:
-    return part if total is None else total + part
-
-
-def _bar(progress: bool | None, num_chunks: int | None, num_rows: int | None) -> tqdm:
+def progress_bar(progress: bool | None, num_chunks: int | None, num_rows: int | None) -> tqdm:
     """A tqdm bar over rows. ``disable=None`` is tqdm's own "only at a terminal"."""
     few = num_chunks is not None and num_chunks < 20
     disable = (True if few else None) if progress is None else not progress

@@ -43,7 +43,7 @@ def compress(moments: Moments) -> Compressed:
     """Factor the Gram matrix and project the outputs on it. O(m³) time, O(m²) memory, independent of n."""
     if moments.gram.ndim == 1:
         factor, c = _project_diagonal(moments)
-        rank = np.count_nonzero(factor)
+        rank = int(np.count_nonzero(factor))
     else:
         factor, c = _project_dense(moments)
         rank = len(factor)

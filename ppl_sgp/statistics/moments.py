@@ -42,16 +42,18 @@ class Moments:
     @classmethod
     def of_rows(cls, Phi: np.ndarray, X: np.ndarray, y: np.ndarray, row_weights: np.ndarray | None) -> Moments:
         """Sums over validated rows: features (n, m), inputs (n, d), outputs (n,) or (n, q), weights (n,) or None."""
-        root = None if row_weights is None else np.sqrt(row_weights)
-        scaled_Phi = Phi if root is None else Phi * root[:, None]
-        scaled_y = y if root is None else (y.T * root).T
+        scaled_Phi, scaled_y, log_weights = Phi, y, np.float64(0.0)
+        if row_weights is not None:
+            root = np.sqrt(row_weights)
+            scaled_Phi, scaled_y = Phi * root[:, None], (y.T * root).T
+            log_weights = np.sum(np.log(row_weights))
         x_mean = X.mean(axis=0)
         return cls(
             gram=scaled_Phi.T @ scaled_Phi,
             feature_output=scaled_Phi.T @ scaled_y,
             sum_squares=np.sum(scaled_y**2, axis=0),
             num_rows=np.float64(len(X)),
-            log_weights=np.float64(0.0) if root is None else np.sum(np.log(row_weights)),
+            log_weights=log_weights,
             y_mean=y.mean(axis=0),
             x_mean=x_mean,
             x_square=np.sum((X - x_mean) ** 2, axis=0),
@@ -80,4 +82,5 @@ class Moments:
 def _add_grams(left: np.ndarray, right: np.ndarray) -> np.ndarray:
     if left.ndim == right.ndim:
         return left + right
-    return sum(np.diag(gram) if gram.ndim == 1 else gram for gram in (left, right))
+    left, right = (np.diag(gram) if gram.ndim == 1 else gram for gram in (left, right))
+    return left + right

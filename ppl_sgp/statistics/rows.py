@@ -29,10 +29,11 @@ def validated(basis: Basis, X: Any, y: Any, row_weights: Any) -> tuple[np.ndarra
     weights = _numbers("row_weights", row_weights)
     if weights.shape != (len(X),):
         raise ValueError(f"sufficient_statistics: `row_weights` must have shape ({len(X)},); got {weights.shape}.")
-    if not (np.isfinite(weights).all() and (weights > 0).all()):
+    bad = ~((weights > 0) & np.isfinite(weights))
+    if bad.any():
         raise ValueError(
             "sufficient_statistics: `row_weights` are relative noise precisions and must be positive and finite; "
-            f"row {np.flatnonzero(~(weights > 0) | ~np.isfinite(weights))[0]} is not. Leave rows without information out."
+            f"row {np.flatnonzero(bad)[0]} is not. Leave rows without information out."
         )
     return X, y, weights
 

@@ -13,6 +13,7 @@ from .._pytree import rebuild
 from ..bases.basis import Basis
 from ..bases.rotated import RotatedBasis
 from ..priors import DiagonalPrior
+from .accumulate import moments_of_arrays
 from .compressed import Compressed, compress
 from .moments import Moments
 from .storage import read, write
@@ -35,8 +36,8 @@ class SufficientStatistics:
         >>> X = np.linspace(0, 1, 50)[:, None]
         >>> basis = sgp.FourierBasis.sample(jax.random.key(0), sgp.Matern32(0.3), 10, 1)
         >>> stats = sgp.sufficient_statistics(basis, X, np.sin(5 * X[:, 0]))
-        >>> stats
-        SufficientStatistics(num_rows=50, num_features=10, rank=10, num_outputs=1, evidence='O(m³)')
+        >>> stats.num_rows, stats.num_features, stats.projection.shape == (stats.rank + 1,)
+        (50, 10, True)
         >>> (stats + stats).num_rows
         100
     """
@@ -102,11 +103,15 @@ class SufficientStatistics:
         """Standard deviation of each input, shape (d,)."""
         return (self.moments.x_square / self.moments.num_rows) ** 0.5
 
-    def __repr__(self) -> str:
+    @property
+    def rank(self) -> Any:
+        """The numerical rank m̃ of the features over the rows (an int; a traced number under ``jit``)."""
         rank = self.compressed.rank
-        shown = int(rank) if _checks.is_concrete(rank) else rank
+        return int(rank) if _checks.is_concrete(rank) else rank
+
+    def __repr__(self) -> str:
         return (
-            f"SufficientStatistics(num_rows={self.num_rows}, num_features={self.num_features}, rank={shown}, "
+            f"SufficientStatistics(num_rows={self.num_rows}, num_features={self.num_features}, rank={self.rank}, "
             f"num_outputs={self.num_outputs}, evidence={self.evidence_cost!r})"
         )
 
@@ -138,9 +143,9 @@ class SufficientStatistics:
         :param row_weights: known relative noise precisions, shape (n_new,).
         :raises ValueError: as :func:`~ppl_sgp.sufficient_statistics`; the statistics stay as they were.
         """
-        from .accumulate import sufficient_statistics
-
-        return self + sufficient_statistics(self.basis, X, y, row_weights=row_weights)
+        moments = moments_of_arrays(self.basis, X, y, row_weights)
+        self.require_compatible(self.basis, moments)
+        return SufficientStatistics(self.basis, self.moments + moments)
 
     def rotate(self, prior: DiagonalPrior | None = None) -> SufficientStatistics:
         """The same data in an orthogonal basis, where evidence with a diagonal prior costs O(m).
@@ -164,7 +169,7 @@ class SufficientStatistics:
             >>> X = np.linspace(0, 1, 50)[:, None]
             >>> basis = sgp.FourierBasis.sample(jax.random.key(0), sgp.Matern32(0.3), 10, 1)
             >>> prior = basis.weight_prior(sgp.Matern32(0.4))
-            >>> stats = sgp.sufficient_statistics(basis, X, np.sin(5 * X[:, 0]))
+            >>> stats = sgp.sufficient_statistics(basis, X, np.sin(5 * X[:, 0]) + 0.1 * np.cos(77 * X[:, 0]))
             >>> exact = sgp.log_evidence(stats, prior, 0.1)
             >>> fast = sgp.log_evidence(stats.rotate(prior), sgp.DiagonalPrior(1.0), 0.1)
             >>> bool(abs(exact - fast) < 1e-3)
@@ -246,4 +251,4 @@ def _reference_scale(prior: DiagonalPrior, num_features: int) -> np.ndarray:
 def _same_tree(left: Any, right: Any) -> bool:
     leaves_left, tree_left = jax.tree.flatten(left)
     leaves_right, tree_right = jax.tree.flatten(right)
-    return tree_left == tree_right and all(map(np.array_equal, leaves_left, leaves_right))
+    return tree_left == tree_right and all(map(np.array_equal, leaves_left, leaves_right))  # type: ignore[operator]

@@ -38,7 +38,7 @@ def write(path: Any, parts: dict[str, Any]) -> None:
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as file:
-            np.savez(file, **{_HEADER: np.array(header)}, **arrays)
+            np.savez(file, allow_pickle=False, **{_HEADER: np.array(header)}, **arrays)  # type: ignore[arg-type]
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)

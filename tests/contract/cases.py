@@ -1,0 +1,160 @@
+"""Distributions over compressed data, of every shape and storage, for the tests of the distribution contract."""
+
+import dataclasses
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import ppl_sgp as sgp
+
+#: n rows, distinct inputs (rows repeat them: rank ≤ 2·distinct), m features, rotated, outputs, row weights.
+DATA = {
+    "dense": dict(n=12, distinct=12, m=6),
+    "few_rows": dict(n=4, distinct=4, m=6),
+    "dual": dict(n=9, distinct=3, m=8),
+    "diagonal": dict(n=12, distinct=12, m=6, rotated=True),
+    "diagonal_null": dict(n=9, distinct=3, m=8, rotated=True),
+    "two_outputs": dict(n=12, distinct=12, m=6, q=2),
+    "weighted": dict(n=12, distinct=12, m=6, weighted=True),
+    # For quadrature: as few dimensions as possible.
+    "tiny_1": dict(n=3, distinct=3, m=2),
+    "tiny_2": dict(n=4, distinct=4, m=2),
+    "tiny_weighted": dict(n=4, distinct=4, m=2, weighted=True),
+    "tiny_full": dict(n=2, distinct=2, m=4),
+    "tiny_dual": dict(n=4, distinct=2, m=4),
+    "tiny_null": dict(n=3, distinct=1, m=2, rotated=True),
+}
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Data:
+    """Rows and their statistics."""
+
+    X: np.ndarray
+    y: np.ndarray
+    row_weights: np.ndarray | None
+    statistics: sgp.SufficientStatistics
+
+    @cached_property
+    def Phi(self) -> np.ndarray:
+        return self.statistics.basis.host_features(self.X)
+
+
+def make_data(n, distinct, m, rotated=False, q=None, weighted=False) -> Data:
+    rng = np.random.default_rng(n + 100 * m + distinct)
+    X = rng.normal(size=(distinct, 1))[np.arange(n) % distinct]
+    y = rng.normal(size=n if q is None else (n, q))
+    row_weights = rng.uniform(0.3, 3.0, size=n) if weighted else None
+    basis = sgp.FourierBasis.sample(jax.random.key(m), sgp.SquaredExponential(0.5), m, 1)
+    statistics = sgp.sufficient_statistics(basis, X, y, row_weights=row_weights)
+    return Data(X, y, row_weights, statistics.rotate() if rotated else statistics)
+
+
+_DATA = {}
+
+
+def data(name: str) -> Data:
+    """The named data, made once."""
+    if name not in _DATA:
+        _DATA[name] = make_data(**DATA[name])
+    return _DATA[name]
+
+
+def sparse_gp(statistics, parameters):
+    prior = sgp.DiagonalPrior.from_log_scale(parameters["log_scale"], parameters.get("mean"))
+    return sgp.SparseGP(statistics, prior, parameters["noise_scale"])
+
+
+def compressed_normal(statistics, parameters):
+    return sgp.CompressedNormal(statistics, parameters["weights"], parameters["noise_scale"])
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Case:
+    """One distribution: a family, data, and the shapes of its parameters before the weights."""
+
+    data_name: str
+    family: Callable[..., Any]
+    batches: dict[str, tuple[int, ...]]
+    batch_shape: tuple[int, ...] = ()
+
+    @property
+    def data(self) -> Data:
+        return data(self.data_name)
+
+    @property
+    def statistics(self) -> sgp.SufficientStatistics:
+        return self.data.statistics
+
+    @cached_property
+    def parameters(self) -> dict[str, jax.Array]:
+        rng = np.random.default_rng(1)
+        m = self.statistics.num_features
+        values = {}
+        for name, batch in self.batches.items():
+            z = rng.normal(size=batch if name == "noise_scale" else (*batch, m))
+            values[name] = jnp.asarray(0.5 * np.exp(0.3 * z) if name == "noise_scale" else 0.5 * z)
+        return values
+
+    def make(self, parameters: dict[str, Any] | None = None):
+        """The distribution, at its own or at given parameters."""
+        return self.family(self.statistics, self.parameters if parameters is None else parameters)
+
+    @cached_property
+    def value(self) -> jax.Array:
+        """One value of the support, away from its boundary, that the distribution could have drawn."""
+        statistics = self.statistics
+        rng = np.random.default_rng(2)
+        c = rng.normal(size=(*self.batch_shape, statistics.projection.shape[-1] - 1))
+        if statistics.is_diagonal:
+            c = np.where(statistics.compressed.factor == 0, 0.0, c)
+        dof = float(statistics.moments.num_rows - statistics.compressed.rank)
+        rss = 0.3 * dof * (1 + rng.random((*self.batch_shape, 1)))
+        return jnp.asarray(np.concatenate([c, rss], axis=-1))
+
+    @property
+    def weight_moments(self) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and standard deviation of the weights, float64, shape batch + (m,)."""
+        shape = (*self.batch_shape, self.statistics.num_features)
+        values = {name: np.asarray(value, dtype=np.float64) for name, value in self.parameters.items()}
+        mean = values["weights"] if "weights" in values else values.get("mean", np.zeros(1))
+        scale = np.exp(values["log_scale"]) if "log_scale" in values else np.zeros(1)
+        return np.broadcast_to(mean, shape), np.broadcast_to(scale, shape)
+
+    @property
+    def noise_scale(self) -> np.ndarray:
+        return np.broadcast_to(np.asarray(self.parameters["noise_scale"], dtype=np.float64), self.batch_shape)
+
+
+PRIOR = {"log_scale": (), "noise_scale": ()}
+WEIGHTS = {"weights": (), "noise_scale": ()}
+CASES = {
+    "gp-dense": Case("dense", sparse_gp, PRIOR),
+    "gp-few_rows": Case("few_rows", sparse_gp, PRIOR),
+    "gp-dual": Case("dual", sparse_gp, PRIOR),
+    "gp-diagonal": Case("diagonal", sparse_gp, PRIOR),
+    "gp-diagonal_null": Case("diagonal_null", sparse_gp, PRIOR),
+    "gp-weighted": Case("weighted", sparse_gp, PRIOR),
+    "gp-mean": Case("dense", sparse_gp, {"log_scale": (), "mean": (), "noise_scale": ()}),
+    "gp-diagonal_mean": Case("diagonal", sparse_gp, {"log_scale": (), "mean": (), "noise_scale": ()}),
+    "gp-batch": Case("dense", sparse_gp, {"log_scale": (3, 1), "mean": (2,), "noise_scale": (2,)}, (3, 2)),
+    "gp-dual_batch": Case("dual", sparse_gp, {"log_scale": (), "noise_scale": (3,)}, (3,)),
+    "gp-two_outputs": Case("two_outputs", sparse_gp, PRIOR, (2,)),
+    "gp-two_outputs_batch": Case("two_outputs", sparse_gp, {"log_scale": (3, 1), "noise_scale": (2,)}, (3, 2)),
+    "weights-dense": Case("dense", compressed_normal, WEIGHTS),
+    "weights-few_rows": Case("few_rows", compressed_normal, WEIGHTS),
+    "weights-diagonal_null": Case("diagonal_null", compressed_normal, WEIGHTS),
+    "weights-batch": Case("dual", compressed_normal, {"weights": (3, 1), "noise_scale": (2,)}, (3, 2)),
+    "weights-two_outputs": Case("two_outputs", compressed_normal, {"weights": (2,), "noise_scale": ()}, (2,)),
+}
+
+QUADRATURE = {
+    f"{prefix}-{name}": Case(name, family, batches)
+    for prefix, family, batches in (("gp", sparse_gp, PRIOR), ("weights", compressed_normal, WEIGHTS))
+    for name in DATA
+    if name.startswith("tiny")
+}

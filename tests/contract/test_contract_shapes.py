@@ -1,0 +1,246 @@
+"""The contract of a NumPyro distribution: shapes, transformations, pytrees, pickling, supports."""
+
+import pickle
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+import ppl_sgp as sgp
+from tests.contract.cases import CASES
+
+
+@pytest.fixture(params=list(CASES), scope="module")
+def case(request):
+    return CASES[request.param]
+
+
+def close(actual, desired, x64, **tighter):
+    """Equal up to the rounding of another order of operations."""
+    assert np.all(np.isfinite(np.asarray(desired)))
+    np.testing.assert_allclose(actual, desired, **{"rtol": 1e-10 if x64 else 2e-4, "atol": 1e-10 if x64 else 1e-3, **tighter})
+
+
+def test_shapes(case, key):
+    site = case.make()
+    event = (case.statistics.projection.shape[-1],)
+    assert site.batch_shape == case.batch_shape
+    assert site.event_shape == event
+    for sample_shape in ((), (4,), (2, 3)):
+        draw = site.sample(key, sample_shape)
+        assert draw.shape == sample_shape + case.batch_shape + event
+        assert draw.dtype == jnp.result_type(float)
+        log_prob = site.log_prob(draw)
+        assert log_prob.shape == sample_shape + case.batch_shape
+        assert log_prob.dtype == jnp.result_type(float)
+        assert bool(jnp.isfinite(log_prob).all())
+
+
+def test_one_value_broadcasts_over_the_batch(case, x64):
+    site, value = case.make(), case.value.reshape(-1, case.value.shape[-1])[0]
+    log_prob = site.log_prob(value)
+    assert log_prob.shape == case.batch_shape
+    full = jnp.broadcast_to(value, (*case.batch_shape, *value.shape))
+    close(log_prob, site.log_prob(full), x64)
+
+
+def test_infer_shapes_without_evaluating(case):
+    site = case.make()
+    if isinstance(site, sgp.SparseGP):
+        inferred = sgp.SparseGP.infer_shapes(case.statistics, site.prior, jnp.shape(site.noise_scale))
+    else:
+        shapes = jnp.shape(site.weights), jnp.shape(site.noise_scale)
+        inferred = sgp.CompressedNormal.infer_shapes(case.statistics, *shapes)
+    assert inferred == (site.batch_shape, site.event_shape)
+
+
+def test_draws_lie_in_the_support(case, key):
+    site = case.make()
+    draws = site.sample(key, (200,))
+    assert bool(site.support(draws).all())
+    assert site.support.event_dim == 1
+    rss = np.asarray(draws[..., -1])
+    if float(case.statistics.moments.num_rows) == float(case.statistics.compressed.rank):
+        assert np.all(rss == 0)
+    else:
+        assert np.all(rss > 0)
+
+
+def test_support_refuses_a_negative_residual(case):
+    site = case.make()
+    outside = case.value.at[..., -1].set(-0.1)
+    assert not bool(site.support(outside).any())
+    assert bool(site.support(case.value).all())
+    checked = type(site)(case.statistics, *_arguments(site), validate_args=True)
+    with pytest.warns(UserWarning, match="Out-of-support"):
+        checked.log_prob(outside)
+
+
+def _arguments(site):
+    return (site.prior if isinstance(site, sgp.SparseGP) else site.weights), site.noise_scale
+
+
+@pytest.mark.parametrize("noise_scale", [0.0, -1.0, np.nan, np.inf])
+def test_constructor_refuses_noise(case, noise_scale):
+    site = case.make()
+    with pytest.raises(ValueError, match="noise_scale.*positive"):
+        type(site)(case.statistics, _arguments(site)[0], noise_scale)
+
+
+def test_both_kinds_of_key(case):
+    site = case.make()
+    draws = [site.sample(make(7), (3,)) for make in (jax.random.key, jax.random.PRNGKey)]
+    np.testing.assert_array_equal(*draws)
+    assert not np.array_equal(draws[0], site.sample(jax.random.key(8), (3,)))
+
+
+def test_jit(case, key, x64):
+    eager = case.make()
+    close(jax.jit(lambda p, v: case.make(p).log_prob(v))(case.parameters, case.value), eager.log_prob(case.value), x64)
+    drawn = jax.jit(lambda p, k: case.make(p).sample(k, (3,)))(case.parameters, key)
+    close(drawn, eager.sample(key, (3,)), x64)
+
+
+def test_distribution_is_an_argument_of_jit(case, x64):
+    log_prob = jax.jit(lambda site, value: site.log_prob(value))
+    close(log_prob(case.make(), case.value), case.make().log_prob(case.value), x64)
+
+
+def _varied(case, name):
+    return jnp.stack([case.parameters[name] * factor for factor in (0.9, 1.0, 1.1)])
+
+
+@pytest.mark.parametrize("name", ["log_scale", "mean", "weights", "noise_scale"])
+def test_vmap_over_each_parameter(case, name, x64):
+    if name not in case.parameters:
+        pytest.skip("not a parameter of this family")
+    stacked = _varied(case, name)
+
+    def log_prob(value):
+        return case.make({**case.parameters, name: value}).log_prob(case.value)
+
+    one_by_one = jnp.stack([log_prob(value) for value in stacked])
+    assert one_by_one.shape == (3, *case.batch_shape)
+    assert not np.allclose(one_by_one[0], one_by_one[2])
+    close(jax.vmap(log_prob)(stacked), one_by_one, x64)
+
+
+def _three(case):
+    """Three distributions of one kind, and the same stacked leaf by leaf."""
+    sites = [case.make({**case.parameters, "noise_scale": noise}) for noise in _varied(case, "noise_scale")]
+    return sites, jax.tree.map(lambda *leaves: jnp.stack([jnp.asarray(leaf) for leaf in leaves]), *sites)
+
+
+def test_lax_map_and_vmap_over_distributions(case, x64):
+    sites, stacked = _three(case)
+    expected = jnp.stack([site.log_prob(case.value) for site in sites])
+
+    def log_prob(site):
+        return site.log_prob(case.value)
+
+    close(lax.map(log_prob, stacked), expected, x64)
+    close(jax.vmap(log_prob)(stacked), expected, x64)
+
+
+def test_vmapped_constructor(case, x64):
+    sites, _ = _three(case)
+    made = jax.vmap(lambda noise: case.make({**case.parameters, "noise_scale": noise}))(_varied(case, "noise_scale"))
+    assert made.batch_shape == case.batch_shape
+    close(
+        jax.vmap(lambda site: site.log_prob(case.value))(made),
+        jnp.stack([site.log_prob(case.value) for site in sites]),
+        x64,
+    )
+
+
+def test_scan_carries_a_distribution(case, key, x64):
+    site = case.make()
+
+    def step(carried, step_key):
+        draw = carried.sample(step_key)
+        return carried, (draw, carried.log_prob(draw))
+
+    carried, (draws, log_probs) = lax.scan(step, site, jax.random.split(key, 4))
+    assert isinstance(carried, type(site))
+    assert (carried.batch_shape, carried.event_shape) == (site.batch_shape, site.event_shape)
+    close(log_probs, site.log_prob(draws), x64)
+
+
+def test_pytree_round_trip(case):
+    site = case.make()
+    leaves, structure = jax.tree.flatten(site)
+    back = jax.tree.unflatten(structure, leaves)
+    assert type(back) is type(site)
+    assert (back.batch_shape, back.event_shape) == (site.batch_shape, site.event_shape)
+    assert back._validate_args == site._validate_args
+    assert jax.tree.structure(back) == structure == jax.tree.structure(case.make())
+    assert type(back.statistics) is sgp.SufficientStatistics
+    np.testing.assert_array_equal(back.noise_scale, site.noise_scale)
+    np.testing.assert_array_equal(back.log_prob(case.value), site.log_prob(case.value))
+    assert "_validate_args" not in vars(site) or type(back)(site.statistics, *_arguments(site), validate_args=True)
+
+
+def test_pickle(case, key):
+    site = case.make()
+    back = pickle.loads(pickle.dumps(site))
+    assert type(back) is type(site)
+    np.testing.assert_array_equal(back.log_prob(case.value), site.log_prob(case.value))
+    np.testing.assert_array_equal(back.sample(key), site.sample(key))
+
+
+def test_expand(case, key, x64):
+    site = case.make()
+    shape = (4, *case.batch_shape)
+    wide = site.expand(shape)
+    assert wide.batch_shape == shape
+    assert wide.event_shape == site.event_shape
+    draws = wide.sample(key, (2,))
+    assert draws.shape == (2, *shape, *site.event_shape)
+    assert len(np.unique(np.asarray(draws)[..., 0])) == draws[..., 0].size
+    close(wide.log_prob(draws), site.log_prob(draws), x64)
+
+
+def test_mask(case):
+    site = case.make()
+    pattern = jnp.arange(int(np.prod(case.batch_shape)), dtype=jnp.int32).reshape(case.batch_shape) % 2 == 0
+    masked = site.mask(pattern).log_prob(case.value)
+    np.testing.assert_array_equal(masked, np.where(pattern, site.log_prob(case.value), 0.0))
+    assert not np.any(site.mask(False).log_prob(case.value))
+
+
+def test_to_event(case, x64):
+    if not case.batch_shape:
+        pytest.skip("no batch")
+    site = case.make()
+    joined = site.to_event(1)
+    assert joined.batch_shape == case.batch_shape[:-1]
+    assert joined.event_shape == (case.batch_shape[-1], *site.event_shape)
+    close(joined.log_prob(case.value), site.log_prob(case.value).sum(-1), x64)
+
+
+def test_repr_names_the_class_and_its_shapes(case):
+    shown = repr(case.make())
+    assert type(case.make()).__name__ in shown
+    assert str(case.batch_shape) in shown
+
+
+@pytest.mark.float64_only
+def test_gradients_against_finite_differences(case):
+    arguments = {**case.parameters, "value": case.value}
+
+    def log_prob(arguments):
+        parameters = {name: a for name, a in arguments.items() if name != "value"}
+        return jnp.sum(case.make(parameters).log_prob(arguments["value"]))
+
+    flat, unravel = jax.flatten_util.ravel_pytree(arguments)
+    evaluate = jax.jit(jax.vmap(lambda vector: log_prob(unravel(vector))))
+    steps = 1e-5 * jnp.eye(flat.size)
+    # Richardson's extrapolation: error of fourth order in the step.
+    coarse, fine = (
+        (evaluate(flat[None, :] + h * steps) - evaluate(flat[None, :] - h * steps)) / (h * 2e-5) for h in (8.0, 4.0)
+    )
+    gradient, _ = jax.flatten_util.ravel_pytree(jax.grad(log_prob)(arguments))
+    assert float(jnp.abs(gradient).min()) >= 0
+    np.testing.assert_allclose(gradient, (4 * fine - coarse) / 3, rtol=1e-7, atol=1e-6)

@@ -1,0 +1,82 @@
+"""Slow truths: textbook formulas on all n rows, none of which shares code or algebra with the package."""
+
+from __future__ import annotations
+
+import decimal
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve
+
+DIGITS = 60
+
+
+def decimals(array):
+    """An object array of exact decimal copies of floats."""
+    return np.vectorize(decimal.Decimal, otypes=[object])(np.asarray(array, dtype=np.float64).astype(object))
+
+
+def exact_log_density(Phi, y, scale, mean, noise_scale, row_weights=None):
+    """``log N(y; Φμ, Φ diag(scale²) Φᵀ + noise_scale²/ω)`` in 60-digit arithmetic: conditioning plays no part. O(n³)."""
+    n, m = Phi.shape
+    with decimal.localcontext(prec=DIGITS):
+        G = decimals(Phi) * decimals(np.broadcast_to(scale, (m,)))
+        e = decimals(y) - decimals(Phi) @ decimals(np.broadcast_to(mean, (m,)))
+        variance = decimals(np.full(n, noise_scale)) ** 2
+        if row_weights is not None:
+            variance = variance / decimals(row_weights)
+        K = G @ G.T
+        K[np.diag_indices(n)] += variance
+        # Cholesky and forward substitution, one column at a time.
+        log_det, quadratic = decimal.Decimal(0), decimal.Decimal(0)
+        for j in range(n):
+            pivot = K[j, j]
+            column, step = K[j + 1 :, j].copy(), e[j]
+            log_det += pivot.ln()
+            quadratic += step**2 / pivot
+            K[j + 1 :, j + 1 :] -= np.multiply.outer(column, column) / pivot
+            e[j + 1 :] -= column * step / pivot
+        log_two_pi = decimal.Decimal(2 * np.pi).ln()
+        return float(-(quadratic + log_det + n * log_two_pi) / 2)
+
+
+def dense_log_density(Phi, y, scale, mean, noise_scale):
+    """The same from the n x n covariance in float64, for well-conditioned problems. O(n³)."""
+    n, m = Phi.shape
+    K = (Phi * np.broadcast_to(scale, (m,)) ** 2) @ Phi.T + noise_scale**2 * np.eye(n)
+    factor = cho_factor(K, lower=True)
+    e = y - Phi @ np.broadcast_to(mean, (m,))
+    log_det = 2 * np.sum(np.log(np.diag(factor[0])))
+    return -0.5 * (e @ cho_solve(factor, e) + log_det + n * np.log(2 * np.pi))
+
+
+def row_log_density(Phi, y, scale, mean, noise_scale):
+    """The same in O(n m²) with residuals of the rows themselves, so that nothing cancels: for large n. Float64."""
+    n, m = Phi.shape
+    g = np.broadcast_to(scale, (m,)) / noise_scale
+    e = (y - Phi @ np.broadcast_to(mean, (m,))) / noise_scale
+    B = np.eye(m) + g[:, None] * (Phi.T @ Phi) * g
+    factor = cho_factor(B, lower=True)
+    u = cho_solve(factor, g * (Phi.T @ e))
+    residual = e - Phi @ (g * u)
+    log_det = 2 * np.sum(np.log(np.diag(factor[0])))
+    return -0.5 * (residual @ residual + u @ u + log_det + n * np.log(2 * np.pi * noise_scale**2))
+
+
+def dense_weight_posterior(Phi, y, scale, mean, noise_scale):
+    """Mean and covariance of w given y by conditioning the joint Gaussian of (w, y). O(n³)."""
+    n, m = Phi.shape
+    S_inverse = np.diag(np.broadcast_to(scale, (m,)) ** 2)
+    mean = np.broadcast_to(mean, (m,))
+    gain = np.linalg.solve(Phi @ S_inverse @ Phi.T + noise_scale**2 * np.eye(n), Phi @ S_inverse).T
+    return mean + gain @ (y - Phi @ mean), S_inverse - gain @ Phi @ S_inverse
+
+
+def finite_difference(f, x, step=1e-5):
+    """Central differences of ``f`` along each entry of ``x``: shape x.shape + shape of f(x)."""
+    x = np.asarray(x, dtype=np.float64)
+    columns = []
+    for index in np.ndindex(x.shape):
+        h = np.zeros_like(x)
+        h[index] = step
+        columns.append((np.asarray(f(x + h)) - np.asarray(f(x - h))) / (2 * step))
+    return np.stack(columns).reshape(x.shape + columns[0].shape)

@@ -85,7 +85,7 @@ class Draws:
         q, m = self.num_outputs, self._statistics.num_features
         noise_scale = jnp.broadcast_to(fn.noise_scale, (q,))
         if isinstance(fn, CompressedNormal):
-            loc, factor, effective = fn.weights, jnp.zeros((m, m), noise_scale.dtype), jnp.asarray(jnp.inf)
+            loc, factor, effective = fn.weights, jnp.zeros((m, m), noise_scale.dtype), jnp.asarray(1.0)
         else:
             loc, factor = posterior_factors(fn.statistics, fn.prior, fn.noise_scale)
             effective = jnp.min(fn.prior.effective_features) / m
@@ -96,10 +96,9 @@ class Draws:
         for start in range(0, self.num_draws, self._batch):
             # The last batch overlaps none: it is shorter, at the price of one more compilation.
             batch = {name: value[start : start + self._batch] for name, value in self._samples.items()}
-            *parts, share = self._posterior(batch)
-            self.precision = np.finfo(parts[0].dtype)
-            effective.append(np.atleast_1d(share))
-            yield WeightDraws(*(np.asarray(part, dtype=np.float64) for part in parts))
+            weights, share = self._evaluate(batch)
+            effective.append(share)
+            yield weights
         self._warn_few_features(np.concatenate(effective))
 
     def _warn_few_features(self, share: np.ndarray) -> None:
@@ -117,8 +116,18 @@ class Draws:
 
     def take(self, indices: np.ndarray) -> WeightDraws:
         """The weight posteriors of chosen draws, all at once."""
-        *parts, _ = self._posterior({name: value[indices] for name, value in self._samples.items()})
-        return WeightDraws(*(np.asarray(part, dtype=np.float64) for part in parts))
+        return self._evaluate({name: value[indices] for name, value in self._samples.items()})[0]
+
+    def _evaluate(self, batch: dict[str, np.ndarray]) -> tuple[WeightDraws, np.ndarray]:
+        *parts, share = self._posterior(batch)
+        self.precision = np.finfo(parts[0].dtype)
+        weights = WeightDraws(*(np.asarray(part, dtype=np.float64) for part in parts))
+        if not all(np.isfinite(part).all() for part in weights):
+            raise ValueError(
+                "The weights' posterior is not finite for some draws: look for hyperparameters that are not finite, "
+                f"or beyond {self.precision.dtype} (then call numpyro.enable_x64() first)."
+            )
+        return weights, np.atleast_1d(share)
 
     def pointwise(self, Phi: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         """Mean and variance (b, q, n) of f at features (n, m), and noise (b, q), batch by batch. O(n m²) a draw."""

@@ -23,6 +23,7 @@ import jax.numpy as jnp
 from jax.scipy.linalg import cho_solve, solve_triangular
 
 from . import _checks
+from ._batching import vectorize
 from .priors import DiagonalPrior
 from .statistics.statistics import SufficientStatistics, uses_dual_form
 
@@ -114,9 +115,9 @@ def evaluate(statistics: SufficientStatistics, prior: DiagonalPrior, noise_scale
         parameters = Parameters(log_scale, mean, noise_scale, projection)
         return constant + _jitted_evidence(design, reference_scale, parameters)
 
-    batched = jnp.vectorize(one, signature="(m),(m),(),(p),(),()->()")
-    arguments = (noise_scale, projection, compressed.log_constant, compressed.reference_variance**0.5)
-    return batched(log_scale, mean, *(jnp.asarray(x, dtype) for x in arguments))
+    signature = "(m),(m),(),(p),(),()->()"
+    constants = (compressed.log_constant, compressed.reference_variance**0.5)
+    return vectorize(one, signature, (log_scale, mean, noise_scale, projection, *constants), dtype)
 
 
 def prepare(statistics: SufficientStatistics, prior: DiagonalPrior, dtype: Any) -> tuple[Design, jax.Array, jax.Array]:
@@ -187,7 +188,7 @@ def _solve_diagonal(G: jax.Array, e: jax.Array) -> Solution:
 def _solve_primal(design: Design, g: jax.Array, e: jax.Array) -> Solution:
     """Factors of size m: I + GᵀG = LLᵀ."""
     G = design.factor * g[None, :]
-    L = unit_factor(G, g[:, None] * design.gram * g[None, :])
+    L = _unit_factor(G, g[:, None] * design.gram * g[None, :])
     u = cho_solve((L, True), G.T @ e)
     u = u + cho_solve((L, True), G.T @ (e - G @ u) - u)  # one refinement, for the float32 form
     inverse = solve_triangular(L, jnp.eye(len(L), dtype=L.dtype), lower=True)
@@ -196,7 +197,7 @@ def _solve_primal(design: Design, g: jax.Array, e: jax.Array) -> Solution:
 
 def _solve_dual(G: jax.Array, e: jax.Array) -> Solution:
     """Factors of size rank: I + GGᵀ = LLᵀ, by the identity (I + GᵀG)⁻¹Gᵀ = Gᵀ(I + GGᵀ)⁻¹."""
-    L = unit_factor(G.T, None)
+    L = _unit_factor(G.T, None)
     residual = cho_solve((L, True), e)
     residual = residual + cho_solve((L, True), e - residual - G @ (G.T @ residual))
     half = solve_triangular(L, G, lower=True)
@@ -204,19 +205,23 @@ def _solve_dual(G: jax.Array, e: jax.Array) -> Solution:
     return Solution(u, jnp.sum(half**2, axis=0), residual, _log_determinant(L))
 
 
-def unit_factor(G: jax.Array, gram: jax.Array | None) -> jax.Array:
+def _unit_factor(G: jax.Array, gram: jax.Array | None) -> jax.Array:
     """Lower triangular L with ``LLᵀ = I + GᵀG``.
 
     float64 uses a Cholesky factorisation. In float32 forming GᵀG would square the condition number
-    beyond its digits, so L comes from a QR factorisation of ``[G; I]``.
+    beyond its digits, so L comes from a QR factorisation.
 
     :param G: shape (k, m).
     :param gram: ``GᵀG`` if it is already known, which is cheaper than forming it.
     """
-    identity = jnp.eye(G.shape[1], dtype=G.dtype)
-    if G.dtype == jnp.float64:
-        return jnp.linalg.cholesky(identity + (G.T @ G if gram is None else gram), symmetrize_input=False)
-    upper = jnp.linalg.qr(jnp.concatenate([G, identity]), mode="r")
+    if G.dtype != jnp.float64:
+        return qr_factor(G)
+    return jnp.linalg.cholesky(jnp.eye(G.shape[1]) + (G.T @ G if gram is None else gram), symmetrize_input=False)
+
+
+def qr_factor(G: jax.Array) -> jax.Array:
+    """Lower triangular L with ``LLᵀ = I + GᵀG``, from a QR factorisation of ``[G; I]``: slower, and always defined."""
+    upper = jnp.linalg.qr(jnp.concatenate([G, jnp.eye(G.shape[1], dtype=G.dtype)]), mode="r")
     return (upper * jnp.sign(jnp.diagonal(upper))[:, None]).T
 
 

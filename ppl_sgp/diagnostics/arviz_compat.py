@@ -39,5 +39,6 @@ def attach(container: Any, datasets: dict[str, xr.Dataset]) -> Any:
         for name, dataset in datasets.items():
             container[name] = xr.DataTree(dataset)
         return container
-    container.add_groups(datasets)
+    if datasets:
+        container.add_groups(datasets)
     return container

@@ -74,10 +74,8 @@ def leave_one_out(
             noise_variance = noise[..., None] ** 2 / omega[rows]
             kept = 1 - variance / noise_variance
             _require_resolved(kept, draws.precision)
-            residual = (y_rows[:, rows] - mean) / kept
-            result[done : done + len(mean), :, rows] = gaussian_log_density(
-                residual, np.zeros(1), noise_variance / kept
-            )
+            density = gaussian_log_density((y_rows[:, rows] - mean) / kept, noise_variance / kept)
+            result[done : done + len(mean), :, rows] = density
             done += len(mean)
     return result[:, 0] if y.ndim == 1 else np.moveaxis(result, 1, 2)
 

@@ -11,6 +11,7 @@ from numpyro.distributions.util import validate_sample
 from numpyro.util import is_prng_key
 
 from .. import _checks
+from .._batching import vectorize
 from ..statistics.statistics import SufficientStatistics
 from .support import CompressedDistribution, check_arguments, project, require_precision, sample_projection
 
@@ -76,8 +77,7 @@ class CompressedNormal(CompressedDistribution):
         n = jnp.asarray(self.statistics.moments.num_rows, dtype)
         arguments = (value, project(self.statistics, self.weights), self.noise_scale)
         constants = (compressed.log_constant, compressed.reference_variance**0.5)
-        batched = jnp.vectorize(one, signature="(p),(k),(),(),()->()")
-        return batched(*(jnp.asarray(x, dtype) for x in arguments + constants))
+        return vectorize(one, "(p),(k),(),(),()->()", arguments + constants, dtype)
 
     def sample(self, key: jax.Array, sample_shape: tuple[int, ...] = ()) -> jax.Array:
         """Draw compressed data given the weights. O(m·rank) a draw."""

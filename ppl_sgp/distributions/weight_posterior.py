@@ -10,6 +10,7 @@ import numpyro.distributions as dist
 from jax.scipy.linalg import solve_triangular
 
 from .. import _checks, evidence
+from .._batching import vectorize
 from ..priors import DiagonalPrior
 from ..statistics.statistics import SufficientStatistics
 
@@ -58,8 +59,8 @@ def posterior_factors(
         tril = _inverse_factor(design, scale / noise_scale)
         return mean + scale * solution.weights, scale[:, None] * tril
 
-    batched = jnp.vectorize(one, signature="(m),(m),(),(p)->(m),(m,m)")
-    return batched(log_scale, mean, *(jnp.asarray(x, dtype) for x in (noise_scale, statistics.projection)))
+    arguments = (log_scale, mean, noise_scale, statistics.projection)
+    return vectorize(one, "(m),(m),(),(p)->(m),(m,m)", arguments, dtype)
 
 
 def _inverse_factor(design: evidence.Design, g: jax.Array) -> jax.Array:
@@ -70,9 +71,8 @@ def _inverse_factor(design: evidence.Design, g: jax.Array) -> jax.Array:
     """
     if design.factor.ndim == 1:
         return jnp.diag((1 + (design.factor * g) ** 2) ** -0.5)
-    reverse, g = slice(None, None, -1), g[::-1]
-    L = evidence.unit_factor(
-        design.factor[:, reverse] * g[None, :], g[:, None] * design.gram[reverse, reverse] * g[None, :]
-    )
+    reverse = slice(None, None, -1)
+    # By QR in either precision: this runs once a draw, and must be defined however small the noise.
+    L = evidence.qr_factor((design.factor * g[None, :])[:, reverse])
     inverse = solve_triangular(L, jnp.eye(len(L), dtype=L.dtype), lower=True)
     return inverse.T[reverse, reverse]

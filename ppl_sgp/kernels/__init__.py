@@ -1,0 +1,23 @@
+"""Covariance functions: value, diagonal, spectral density and spectral sampling; sums and products.
+
+Every base kernel here is a scale mixture of Gaussians, and that one fact gives all of its spectral side.
+A frequency of the kernel (cycles per unit of ``x``) is ``mix * z / (2 pi lengthscale)`` with ``z`` standard
+normal in ``d`` dimensions, and ``mix**2`` is
+
+* 1 for the squared exponential,
+* ``1 / m`` with ``m ~ Gamma(nu) / nu`` for the Matern kernel of smoothness ``nu``,
+* ``m`` with ``m ~ Gamma(alpha) / alpha`` for the rational quadratic.
+
+Conventions: an amplitude is a standard deviation, and ``S(xi) = int k(tau) exp(-2 pi i xi . tau) dtau``, hence
+``int S(xi) dxi = k(0) = amplitude**2``. Results follow the dtype of the arrays passed in; Python numbers do
+not promote.
+
+References: Rasmussen & Williams (2006), chapter 4, for the kernels and their spectra; Evans (2022), Eq. (5.13),
+for the squared-exponential spectrum in cycles.
+"""
+
+from .composites import Product, Sum
+from .kernel import Kernel
+from .stationary import Matern12, Matern32, Matern52, RationalQuadratic, SquaredExponential
+
+__all__ = ["Kernel", "Matern12", "Matern32", "Matern52", "Product", "RationalQuadratic", "SquaredExponential", "Sum"]

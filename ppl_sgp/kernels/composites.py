@@ -1,0 +1,149 @@
+"""Sums and products of kernels."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.scipy.special import logsumexp
+from jax.typing import ArrayLike
+
+from .._pytree import pytree_dataclass
+from .kernel import Kernel, checked_variates, dtype_of, frequency_array
+from .scale_mixture import GammaMixture, ScaleMixture, log_mixture
+
+
+@dataclass(frozen=True, eq=False)
+class Composite(Kernel):
+    """Kernels combined by one operation; nested composites of the same class are flattened."""
+
+    kernels: tuple[Kernel, ...]
+
+    _combine: ClassVar[Any]  # of two results
+
+    def __post_init__(self) -> None:
+        owner = type(self)
+        flat: list[Kernel] = []
+        for kernel in self.kernels:
+            if not isinstance(kernel, Kernel):
+                raise TypeError(f"{owner.__name__}: `kernels` must be kernels; got {type(kernel).__name__}.")
+            flat += kernel.kernels if isinstance(kernel, owner) else [kernel]
+        if not flat:
+            raise ValueError(f"{owner.__name__}: `kernels` must hold at least one kernel; got none.")
+        object.__setattr__(self, "kernels", tuple(flat))
+
+    def __call__(self, X: ArrayLike, X2: ArrayLike | None = None) -> Array:
+        return functools.reduce(self._combine, [kernel(X, X2) for kernel in self.kernels])
+
+    def diag(self, X: ArrayLike) -> Array:
+        return functools.reduce(self._combine, [kernel.diag(X) for kernel in self.kernels])
+
+    @property
+    def variance(self) -> ArrayLike:
+        return functools.reduce(self._combine, [kernel.variance for kernel in self.kernels])
+
+
+@pytree_dataclass
+class Sum(Composite):
+    """The sum of kernels: independent functions added up. Written ``k1 + k2``.
+
+    :param kernels: the terms.
+
+    >>> from ppl_sgp.kernels import Matern12, SquaredExponential
+    >>> k = SquaredExponential(1.0) + Matern12(2.0, amplitude=3.0)
+    >>> [variance for variance, _ in k.spectral_components()]
+    [1.0, 9.0]
+    """
+
+    _combine = staticmethod(operator.add)
+
+    def log_spectral_density(self, frequencies: ArrayLike) -> Array:
+        frequencies = frequency_array(self, frequencies)
+        return logsumexp(jnp.stack([kernel.log_spectral_density(frequencies) for kernel in self.kernels]), axis=0)
+
+    def sample_frequencies(self, key: Array, shape: Sequence[int]) -> Array:
+        shape, dtype = tuple(shape), dtype_of(self)
+        key, *keys = jax.random.split(key, len(self.kernels) + 1)
+        log_variances = jnp.log(jnp.stack([jnp.asarray(kernel.variance, dtype) for kernel in self.kernels]))
+        choice = jnp.broadcast_to(jax.random.categorical(key, log_variances, shape=shape[:-1])[..., None], shape)
+        draws = [kernel.sample_frequencies(k, shape) for kernel, k in zip(self.kernels, keys, strict=True)]
+        return jnp.take_along_axis(jnp.stack(draws).astype(dtype), choice[None], axis=0)[0]
+
+    def spectral_components(self) -> tuple[tuple[ArrayLike, Kernel], ...]:
+        return tuple(part for kernel in self.kernels for part in kernel.spectral_components())
+
+
+@pytree_dataclass
+class Product(Composite):
+    """The product of kernels, all on the same inputs. Written ``k1 * k2``.
+
+    The spectral density is a closed form for squared exponentials; one Matern or rational-quadratic factor makes it
+    a quadrature of 128 nodes per frequency, two of 128**2. More of them, or two rational quadratics, are refused.
+    Sums among the factors are multiplied out.
+
+    :param kernels: the factors.
+
+    >>> from ppl_sgp.kernels import Matern32, SquaredExponential
+    >>> k = SquaredExponential(2.0, amplitude=3.0) * Matern32(1.0)
+    >>> k.variance, k.spectral_shape
+    (9.0, (2, 1))
+    """
+
+    _combine = staticmethod(operator.mul)
+
+    def log_spectral_density(self, frequencies: ArrayLike) -> Array:
+        parts = [kernel for _, kernel in self.spectral_components()]
+        if len(parts) > 1:
+            return Sum(tuple(parts)).log_spectral_density(frequencies)
+        factors = tuple(kernel for kernel in self.kernels if isinstance(kernel, ScaleMixture))
+        mixed = [kernel._power > 0 for kernel in factors if isinstance(kernel, GammaMixture)]
+        if len(factors) < len(self.kernels) or len(mixed) > 2 or sum(mixed) > 1:
+            raise ValueError(
+                f"Product: no spectral density for {' * '.join(type(kernel).__name__ for kernel in self.kernels)}. "
+                "Supported are squared exponentials times at most two Matern kernels, of which one may be a rational "
+                "quadratic. Add kernels instead, or use a basis for each input; sampling frequencies is not limited."
+            )
+        return log_mixture(factors, frequency_array(self, frequencies))
+
+    def sample_frequencies(self, key: Array, shape: Sequence[int]) -> Array:
+        keys = jax.random.split(key, len(self.kernels))
+        draws = [kernel.sample_frequencies(k, shape) for kernel, k in zip(self.kernels, keys, strict=True)]
+        return functools.reduce(operator.add, draws)
+
+    def spectral_components(self) -> tuple[tuple[ArrayLike, Kernel], ...]:
+        parts = [[kernel for _, kernel in factor.spectral_components()] for factor in self.kernels]
+        if all(len(part) == 1 for part in parts):
+            return ((self.variance, self),)
+        products = [Product(factors) for factors in itertools.product(*parts)]
+        return tuple((product.variance, product) for product in products)
+
+    @property
+    def spectral_shape(self) -> tuple[int, int]:
+        """Blocks of normals and number of uniforms that make one frequency."""
+        if any(isinstance(kernel, Sum) for kernel in self.kernels):
+            raise ValueError("Product: a factor is a sum. Take each kernel of `spectral_components()` instead.")
+        factors: tuple[Any, ...] = self.kernels
+        blocks, uniforms = zip(*[factor.spectral_shape for factor in factors], strict=True)
+        return sum(blocks), sum(uniforms)
+
+    def frequencies_from(self, normals: ArrayLike, uniforms: ArrayLike) -> np.ndarray:
+        """The sum of the factors' frequencies; the variates are shared out in the order of the factors.
+
+        :param normals: standard normal variates (N, blocks, d), with ``blocks, e = spectral_shape``.
+        :param uniforms: uniform variates (N, e) in [0, 1].
+        :return: frequencies (N, d), in cycles per unit of ``x``.
+        """
+        normals, uniforms = checked_variates(self, normals, uniforms)
+        factors: tuple[Any, ...] = self.kernels
+        ends = np.cumsum([factor.spectral_shape for factor in factors], axis=0)[:-1]
+        shares = zip(np.split(normals, ends[:, 0], axis=1), np.split(uniforms, ends[:, 1], axis=1), strict=True)
+        parts = [factor.frequencies_from(*share) for factor, share in zip(factors, shares, strict=True)]
+        return np.sum(parts, axis=0)

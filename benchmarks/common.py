@@ -19,10 +19,15 @@ def print_header(title: str, settings: Mapping[str, Any]) -> None:
     """Versions, machine and settings: what a reader needs to judge and to repeat the numbers."""
     names = ("numpyro", "jax", "jaxlib", "numpy", "scipy", "ppl_sgp")
     versions = [f"python {sys.version.split()[0]}", *(f"{name} {_version(name)}" for name in names)]
-    threads = {name: os.environ[name] for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "XLA_FLAGS") if name in os.environ}
+    threads = {
+        name: os.environ[name]
+        for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "XLA_FLAGS")
+        if name in os.environ
+    }
     print(f"{title}\n{'=' * len(title)}")
     print("versions:", ", ".join(versions))
-    print(f"machine:  {_cpu_model()}, {_usable_cores()} cores, {platform.system()}, JAX on {jax.default_backend()}, {_precision()}")
+    machine = (_cpu_model(), f"{_usable_cores()} cores", platform.system(), f"JAX on {jax.default_backend()}")
+    print("machine: ", ", ".join((*machine, "float64" if jax.config.jax_enable_x64 else "float32")))
     for line in (*([f"threads:  set by the environment to {threads}"] if threads else []), *_blas()):
         print(line)
     print("settings:", ", ".join(f"{name}={value}" for name, value in settings.items()), flush=True)
@@ -55,10 +60,6 @@ def _usable_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _precision() -> str:
-    return "float64" if jax.config.jax_enable_x64 else "float32"
-
-
 def _blas() -> list[str]:
     """The BLAS libraries loaded and their threads, if threadpoolctl is installed."""
     try:
@@ -67,7 +68,9 @@ def _blas() -> list[str]:
         return []
     import scipy.linalg  # noqa: F401  (loads the LAPACK that JAX uses on a CPU)
 
-    pools = {f"{pool['internal_api']} {pool['version']} with {pool['num_threads']} threads" for pool in threadpool_info()}
+    pools = {
+        f"{pool['internal_api']} {pool['version']} with {pool['num_threads']} threads" for pool in threadpool_info()
+    }
     return [f"BLAS:     {', '.join(sorted(pools))}"]
 
 

@@ -67,8 +67,8 @@ def _low_rank(rng, n=40, m=20, rank=4):
 
 
 def _duplicates(rng):
-    problem = _random(rng, 30, 8)
-    return problem._replace(Phi=problem.Phi[:, [0, 1, 0, 2, 0, 1, 3, 3]])
+    problem = _random(rng, 30, 6)
+    return problem._replace(Phi=problem.Phi[:, [0, 1, 0, 2, 3, 3]])
 
 
 def _with_zeros(rng, columns):
@@ -78,23 +78,23 @@ def _with_zeros(rng, columns):
 
 
 def _units(rng, scale_in_units):
-    problem = _random(rng, 30, 9)
-    units = 10.0 ** np.linspace(-6, 6, 9)
-    return problem._replace(Phi=problem.Phi * units, scale=problem.scale / units if scale_in_units else np.ones(9))
+    problem = _random(rng, 30, 6)
+    units = 10.0 ** np.array([-6, -3, -1, 0, 3, 6])
+    return problem._replace(Phi=problem.Phi * units, scale=problem.scale / units if scale_in_units else 1.0)
 
 
 def _constant_y(rng):
-    problem = _random(rng, 25, 5, y=np.full(25, 3.7))
+    problem = _random(rng, 25, 6, y=np.full(25, 3.7))
     problem.Phi[:, 0] = 1
     return problem
 
 
 PROBLEMS = {
-    "tall": lambda rng: _random(rng, 40, 7),
-    "square": lambda rng: _random(rng, 10, 10),
-    "wide": lambda rng: _random(rng, 7, 10),
-    "very wide": lambda rng: _random(rng, 4, 15),
-    "one row": lambda rng: _random(rng, 1, 3),
+    "tall": lambda rng: _random(rng, 40, 6),
+    "square": lambda rng: _random(rng, 6, 6),
+    "wide": lambda rng: _random(rng, 4, 6),
+    "very wide": lambda rng: _random(rng, 2, 6),
+    "one row": lambda rng: _random(rng, 1, 6),
     "one feature": lambda rng: _random(rng, 20, 1),
     "low rank": _low_rank,
     "duplicated columns": _duplicates,
@@ -103,7 +103,7 @@ PROBLEMS = {
     "wild units": lambda rng: _units(rng, True),
     "wild units, one prior": lambda rng: _units(rng, False),
     "constant y": _constant_y,
-    "zero y": lambda rng: _random(rng, 20, 4, y=np.zeros(20)),
+    "zero y": lambda rng: _random(rng, 20, 6, y=np.zeros(20)),
     "mean": lambda rng: _random(rng, 30, 6, mean=rng.standard_normal(6)),
     "mean, low rank": lambda rng: _low_rank(rng)._replace(mean=rng.standard_normal(20)),
     "scalar prior": lambda rng: _random(rng, 30, 6, scale=1.3),

@@ -16,7 +16,7 @@ def decimals(array):
 
 
 def exact_log_density(Phi, y, scale, mean, noise_scale, row_weights=None):
-    """``log N(y; Φμ, Φ diag(scale²) Φᵀ + noise_scale²/ω)`` in 60-digit arithmetic: conditioning plays no part. O(n³)."""
+    """``log N(y; Φμ, Φ diag(scale²) Φᵀ + noise_scale²/ω)`` in 60-digit arithmetic. O(n³)."""
     n, m = Phi.shape
     with decimal.localcontext(prec=DIGITS):
         G = decimals(Phi) * decimals(np.broadcast_to(scale, (m,)))
@@ -49,12 +49,15 @@ def dense_log_density(Phi, y, scale, mean, noise_scale):
     return -0.5 * (e @ cho_solve(factor, e) + log_det + n * np.log(2 * np.pi))
 
 
-def row_log_density(Phi, y, scale, mean, noise_scale):
-    """The same in O(n m²) with residuals of the rows themselves, so that nothing cancels: for large n. Float64."""
+def row_log_density(Phi, y, scale, mean, noise_scale, gram=None):
+    """The same in O(n m²) with residuals of the rows themselves, so that nothing cancels: for large n. Float64.
+
+    ``gram = Phi.T @ Phi`` saves time if it is known.
+    """
     n, m = Phi.shape
     g = np.broadcast_to(scale, (m,)) / noise_scale
     e = (y - Phi @ np.broadcast_to(mean, (m,))) / noise_scale
-    B = np.eye(m) + g[:, None] * (Phi.T @ Phi) * g
+    B = np.eye(m) + g[:, None] * (Phi.T @ Phi if gram is None else gram) * g
     factor = cho_factor(B, lower=True)
     u = cho_solve(factor, g * (Phi.T @ e))
     residual = e - Phi @ (g * u)

@@ -13,7 +13,6 @@ from ppl_sgp import evidence
 from tests.builders import PROBLEMS, IdentityBasis, by_lane, smooth_rows
 from tests.reference import dense_log_density, exact_log_density, finite_difference, row_log_density
 
-problems = pytest.mark.parametrize("name", PROBLEMS)
 # Sums over 40 rows lose a few of 16 digits; small values are compared on the scale of one nat a row.
 RTOL = 1e-9
 
@@ -44,7 +43,12 @@ def test_the_references_agree_with_scipy(rng):
         np.testing.assert_allclose(reference(Phi, y, scale, mean, 0.3), expected, rtol=1e-12)
 
 
-@problems
+def in_float64_only(*names):
+    """The problems, some of them for the float64 lane alone: their features span 12 orders of magnitude."""
+    return [pytest.param(n, marks=pytest.mark.float64_only) if n in names else n for n in PROBLEMS]
+
+
+@pytest.mark.parametrize("name", in_float64_only("wild units, one prior"))
 def test_equals_the_dense_density(name, rng):
     problem = PROBLEMS[name](rng)
     value = sgp.log_evidence(problem.statistics(), problem.prior(), problem.noise_scale)
@@ -74,6 +78,7 @@ def test_rotation_without_a_prior_is_the_model_of_its_own_features(name, rng):
     assert_nats(value, truth(problem, Phi, problem.prior(), problem.noise_scale), len(problem.y))
 
 
+@pytest.mark.float64_only
 def test_rotation_with_one_prior_over_wild_units(rng):
     # The prior favours the large columns by 24 orders of magnitude in variance; the middle ones still matter.
     problem = PROBLEMS["wild units, one prior"](rng)
@@ -145,7 +150,7 @@ def test_gradients_are_those_of_the_dense_density(form, rng):
 
 
 @pytest.mark.float64_only
-@forms
+@pytest.mark.parametrize("form", ["primal", "dual", "diagonal"])
 def test_hessian_and_forward_mode_are_those_of_the_gradient(form, rng):
     problem, stats, _ = smooth_problem(form, rng)
     theta, direction = vector(problem), rng.standard_normal(len(vector(problem)))
@@ -167,7 +172,7 @@ def test_gradient_in_the_compressed_data(form, rng):
         return evidence.evaluate(stats, problem.prior(), problem.noise_scale, projection)
 
     gradient = jax.grad(value)(jnp.asarray(stats.projection))
-    np.testing.assert_allclose(gradient, finite_difference(value, stats.projection), rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(gradient, finite_difference(jax.jit(value), stats.projection), rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.float64_only
@@ -180,11 +185,13 @@ def test_gradients_through_the_weight_prior(num_features, rng, key):
     def prior(theta):
         return basis.weight_prior(sgp.SquaredExponential(jnp.exp(theta[0]), jnp.exp(theta[1])))
 
+    scale = jax.jit(lambda theta: prior(theta).scale)
+
     def dense(theta):
-        return dense_log_density(Phi, y, np.asarray(prior(jnp.asarray(theta)).scale), 0.0, np.exp(theta[2]))
+        return dense_log_density(Phi, y, np.asarray(scale(theta)), 0.0, np.exp(theta[2]))
 
     theta = jnp.log(jnp.array([0.4, 1.2, 0.15]))
-    gradient = jax.grad(lambda theta: sgp.log_evidence(stats, prior(theta), jnp.exp(theta[2])))(theta)
+    gradient = jax.jit(jax.grad(lambda theta: sgp.log_evidence(stats, prior(theta), jnp.exp(theta[2]))))(theta)
     np.testing.assert_allclose(gradient, finite_difference(dense, theta), rtol=1e-6, atol=1e-5)
 
 
@@ -205,7 +212,7 @@ def test_float32_gradients_are_close(form, rng):
 
 @forms
 def test_batches_broadcast_and_equal_a_loop(form, rng):
-    problem, stats, _ = smooth_problem(form, rng)
+    _, stats, _ = smooth_problem(form, rng)
     scale = rng.random((4, stats.num_features)) + 0.5
     mean, noise = rng.standard_normal(stats.num_features), np.array([[0.3], [1.0], [2.0]])
     prior = sgp.DiagonalPrior(scale, mean)
@@ -234,7 +241,7 @@ def test_outputs_are_the_last_batch_axis(rng):
 @forms
 def test_statistics_may_be_an_argument_of_jit_and_are_not_compiled_in(form, rng):
     problem, stats, _ = smooth_problem(form, rng)
-    problem2, stats2, _ = smooth_problem(form, rng)
+    _, stats2, _ = smooth_problem(form, rng)
     theta, traces = jnp.asarray(vector(problem)), []
 
     @jax.jit
@@ -254,7 +261,7 @@ def test_statistics_may_be_an_argument_of_jit_and_are_not_compiled_in(form, rng)
 @pytest.mark.parametrize("dtype", [jnp.float32, pytest.param(jnp.float64, marks=pytest.mark.float64_only)])
 def test_result_has_the_dtype_of_the_hyperparameters(dtype, rng):
     problem = PROBLEMS["tall"](rng)
-    prior, noise_scale = sgp.DiagonalPrior(jnp.ones(7, dtype)), jnp.asarray(0.5, dtype)
+    prior, noise_scale = sgp.DiagonalPrior(jnp.ones(6, dtype)), jnp.asarray(0.5, dtype)
     stats = problem.statistics()
     assert sgp.log_evidence(stats, prior, noise_scale).dtype == dtype
     assert sgp.log_evidence(stats, prior, 0.5).dtype == dtype
@@ -264,9 +271,9 @@ def test_result_has_the_dtype_of_the_hyperparameters(dtype, rng):
 @pytest.mark.parametrize(
     ("prior", "noise_scale", "message"),
     [
-        (sgp.DiagonalPrior(np.ones(3)), 0.5, "`prior` has 3 weights but the statistics have 7 features.*basis"),
+        (sgp.DiagonalPrior(np.ones(3)), 0.5, "`prior` has 3 weights but the statistics have 6 features.*basis"),
         (sgp.SquaredExponential(1.0), 0.5, "`prior` must be a weight prior.*weight_prior.*SquaredExponential"),
-        (sgp.DiagonalPrior(1.0, np.ones(3)), 0.5, "`prior`.*3.*7 features"),
+        (sgp.DiagonalPrior(1.0, np.ones(3)), 0.5, "`prior`.*3.*6 features"),
         (sgp.DiagonalPrior(1.0), 0.0, "log_evidence: `noise_scale` must be positive"),
         (sgp.DiagonalPrior(1.0), np.nan, "log_evidence: `noise_scale` must be positive and finite"),
         (sgp.DiagonalPrior(1.0), np.array([1.0, -1.0]), "log_evidence: `noise_scale` must be positive"),

@@ -93,6 +93,7 @@ class Matern12(_Matern):
     :param lengthscale: scalar, or (d,) for one per input; units of ``x``.
     :param amplitude: standard deviation, units of ``f``.
 
+    >>> import numpy as np
     >>> round(float(Matern12(lengthscale=0.5).spectral_density(np.zeros(1))), 3)
     1.0
     """
@@ -107,6 +108,7 @@ class Matern32(_Matern):
     :param lengthscale: scalar, or (d,) for one per input; units of ``x``.
     :param amplitude: standard deviation, units of ``f``.
 
+    >>> import numpy as np
     >>> round(float(Matern32(lengthscale=2.0)(np.zeros((1, 1)), np.ones((1, 1)))[0, 0]), 3)
     0.785
     """

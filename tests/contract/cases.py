@@ -131,25 +131,20 @@ class Case:
 
 
 PRIOR = {"log_scale": (), "noise_scale": ()}
+PRIOR_MEAN = {**PRIOR, "mean": ()}
 WEIGHTS = {"weights": (), "noise_scale": ()}
 CASES = {
     "gp-dense": Case("dense", sparse_gp, PRIOR),
     "gp-few_rows": Case("few_rows", sparse_gp, PRIOR),
     "gp-dual": Case("dual", sparse_gp, PRIOR),
-    "gp-diagonal": Case("diagonal", sparse_gp, PRIOR),
     "gp-diagonal_null": Case("diagonal_null", sparse_gp, PRIOR),
-    "gp-weighted": Case("weighted", sparse_gp, PRIOR),
-    "gp-mean": Case("dense", sparse_gp, {"log_scale": (), "mean": (), "noise_scale": ()}),
-    "gp-diagonal_mean": Case("diagonal", sparse_gp, {"log_scale": (), "mean": (), "noise_scale": ()}),
-    "gp-batch": Case("dense", sparse_gp, {"log_scale": (3, 1), "mean": (2,), "noise_scale": (2,)}, (3, 2)),
-    "gp-dual_batch": Case("dual", sparse_gp, {"log_scale": (), "noise_scale": (3,)}, (3,)),
-    "gp-two_outputs": Case("two_outputs", sparse_gp, PRIOR, (2,)),
-    "gp-two_outputs_batch": Case("two_outputs", sparse_gp, {"log_scale": (3, 1), "noise_scale": (2,)}, (3, 2)),
-    "weights-dense": Case("dense", compressed_normal, WEIGHTS),
-    "weights-few_rows": Case("few_rows", compressed_normal, WEIGHTS),
+    "gp-diagonal_mean": Case("diagonal", sparse_gp, PRIOR_MEAN),
+    "gp-weighted_mean": Case("weighted", sparse_gp, PRIOR_MEAN),
+    "gp-batch": Case("dual", sparse_gp, {"log_scale": (3, 1), "mean": (2,), "noise_scale": (2,)}, (3, 2)),
+    "gp-two_outputs": Case("two_outputs", sparse_gp, {"log_scale": (3, 1), "noise_scale": (2,)}, (3, 2)),
+    "weights-weighted": Case("weighted", compressed_normal, WEIGHTS),
     "weights-diagonal_null": Case("diagonal_null", compressed_normal, WEIGHTS),
-    "weights-batch": Case("dual", compressed_normal, {"weights": (3, 1), "noise_scale": (2,)}, (3, 2)),
-    "weights-two_outputs": Case("two_outputs", compressed_normal, {"weights": (2,), "noise_scale": ()}, (2,)),
+    "weights-batch": Case("two_outputs", compressed_normal, {"weights": (3, 1), "noise_scale": (2,)}, (3, 2)),
 }
 
 QUADRATURE = {

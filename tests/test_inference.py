@@ -1,0 +1,234 @@
+"""NumPyro's inference algorithms on the collapsed model, against an exact posterior from dense matrices."""
+
+import dataclasses
+import pickle
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+from numpyro.diagnostics import effective_sample_size
+from numpyro.infer import MCMC, NUTS, SVI, Trace_ELBO, init_to_median
+from numpyro.infer.autoguide import AutoLaplaceApproximation, AutoMultivariateNormal, AutoNormal
+
+import ppl_sgp as sgp
+from tests.contract.cases import data
+from tests.contract.dense import NAMES, grid_posterior, make_problem
+from tests.sbc import rank_statistics, uniformity
+
+MODEL = sgp.models.fourier_gp()
+#: With this prior the posterior of the log hyperparameters is close to Gaussian; with the default one, that of the
+#: lengthscale has a long tail to the left, as it has for any finite basis.
+LENGTHSCALE = (0.4, 0.25)
+INFORMED = sgp.models.fourier_gp(lengthscale=dist.LogNormal(np.log(LENGTHSCALE[0]), LENGTHSCALE[1]))
+CHAIN_METHODS = ["sequential", "parallel", "vectorized"]
+
+
+@pytest.fixture(scope="module")
+def problem():
+    return make_problem()
+
+
+@pytest.fixture(scope="module")
+def exact(problem):
+    """Moments of the log hyperparameters by quadrature."""
+    centre = {"lengthscale": 0.15, "amplitude": 1.1, "noise_scale": 0.306}
+    return grid_posterior(problem, centre, {"lengthscale": 2.2, "amplitude": 1.5, "noise_scale": 0.28})
+
+
+@pytest.fixture(scope="module")
+def informed(problem):
+    """The same with the informative prior of the lengthscale."""
+    centre = {"lengthscale": 0.45, "amplitude": 1.0, "noise_scale": 0.306}
+    changed = dataclasses.replace(problem, replaced_priors={"lengthscale": LENGTHSCALE})
+    return grid_posterior(changed, centre, {"lengthscale": 1.1, "amplitude": 1.2, "noise_scale": 0.28})
+
+
+class Counted:
+    """The model, counting how often Python runs it: once for a compilation or an initialisation."""
+
+    def __init__(self):
+        self.calls = 0
+
+    def __call__(self, stats):
+        self.calls += 1
+        return MODEL(stats)
+
+
+@pytest.fixture(scope="module")
+def run(problem, relaxed):
+    """NUTS by chain method, each run once: the sampler and, apart from it, its draws."""
+    made = {}
+
+    def of(chain_method):
+        if chain_method not in made:
+            sequential = chain_method == "sequential"
+            mcmc = MCMC(
+                NUTS(Counted() if sequential else MODEL, init_strategy=init_to_median),
+                num_warmup=200,
+                num_samples=300,
+                num_chains=2,
+                chain_method=chain_method,
+                progress_bar=False,
+                jit_model_args=sequential,
+            )
+            with relaxed():
+                mcmc.run(jax.random.key(1), problem.statistics)
+            made[chain_method] = mcmc, mcmc.get_samples(group_by_chain=True)
+        return made[chain_method]
+
+    return of
+
+
+@pytest.mark.parametrize("chain_method", CHAIN_METHODS)
+def test_nuts_draws_the_exact_posterior(run, exact, chain_method):
+    """Means and standard deviations of log hyperparameters within 4.5 Monte Carlo standard errors of the quadrature."""
+    _, draws = run(chain_method)
+    for name, mean, sd in zip(NAMES, exact.mean, exact.sd, strict=True):
+        log_draws = np.log(np.asarray(draws[name], dtype=np.float64))
+        assert log_draws.shape == (2, 300)
+        assert not np.allclose(log_draws[0], log_draws[1])
+        ess = min(float(effective_sample_size(log_draws)), log_draws.size)
+        assert ess > 60
+        assert abs(log_draws.mean() - mean) < 4.5 * sd / np.sqrt(ess)
+        # The squares mix more slowly than the values; 4 bounds their variance in units of sd⁴ (2 for a Gaussian).
+        squares = (log_draws - mean) ** 2
+        ess = min(float(effective_sample_size(squares)), squares.size)
+        assert abs(squares.mean() - sd**2) < 4.5 * sd**2 * np.sqrt(4 / ess)
+
+
+def test_effective_features_are_recorded(run, problem):
+    _, draws = run("parallel")
+    for index in (0, 100):
+        variances = problem.unit_variances(float(draws["lengthscale"][1, index]))
+        expected = variances.sum() ** 2 / np.sum(variances**2)
+        assert float(draws["effective_features"][1, index]) == pytest.approx(expected, rel=1e-3)
+
+
+@pytest.mark.relaxed_promotion
+def test_continues_warmed_up_and_with_other_statistics_without_compiling(run, problem):
+    """Statistics are arguments: those of other outputs and of more rows (of the same rank) reuse the program."""
+    mcmc, first = run("sequential")
+    model, warm = mcmc.sampler.model, mcmc.last_state
+    mcmc.post_warmup_state = warm
+    mcmc.run(warm.rng_key, problem.statistics)
+    longer = mcmc.get_samples(group_by_chain=True)
+    assert longer["noise_scale"].shape == (2, 300)
+    assert not np.array_equal(longer["noise_scale"], first["noise_scale"])
+    np.testing.assert_array_equal(mcmc.last_state.adapt_state.step_size, warm.adapt_state.step_size)
+    before = model.calls
+    others = problem.statistics.update(problem.X, 0.5 * problem.y)
+    assert others.compressed.factor.shape == problem.statistics.compressed.factor.shape
+    mcmc.run(warm.rng_key, others)
+    assert model.calls == before
+    # Twice the rows, half of them scaled down: the residual variance must have moved.
+    assert abs(np.log(mcmc.get_samples()["noise_scale"]).mean() - np.log(longer["noise_scale"]).mean()) > 0.05
+
+
+def test_mcmc_and_model_pickle(run):
+    mcmc, draws = run("parallel")
+    back = pickle.loads(pickle.dumps(mcmc))
+    for name, value in draws.items():
+        np.testing.assert_array_equal(back.get_samples(group_by_chain=True)[name], value)
+    assert back.sampler.model.kernel is MODEL.kernel
+
+
+@pytest.mark.relaxed_promotion
+@pytest.mark.parametrize("guide_class", [AutoNormal, AutoMultivariateNormal])
+def test_svi_approaches_the_marginal_likelihood_from_below(problem, informed, guide_class):
+    """The ELBO bounds log ∫ evidence × prior, known from quadrature; these posteriors are close to Gaussian."""
+    guide = guide_class(INFORMED, init_loc_fn=init_to_median)
+    svi = SVI(INFORMED, guide, numpyro.optim.Adam(0.05), Trace_ELBO(num_particles=4))
+    result = svi.run(jax.random.key(0), 400, problem.statistics, progress_bar=False)
+    elbo = -np.asarray(result.losses, dtype=np.float64)
+    assert np.all(np.isfinite(elbo))
+    final = elbo[-150:]
+    error = final.std() / np.sqrt(len(final))
+    assert final.mean() > elbo[:10].mean() + 1
+    assert final.mean() < informed.log_marginal + 4 * error
+    # The price of a Gaussian on the log scale; mean field also pays for correlation.
+    assert final.mean() > informed.log_marginal - (1.5 if guide_class is AutoNormal else 0.5) - 4 * error
+
+
+@pytest.mark.relaxed_promotion
+def test_laplace_approximation(problem, informed):
+    """On the log scale. Skewness moves the mode off the mean by a fraction of a standard deviation."""
+    guide = AutoLaplaceApproximation(INFORMED, init_loc_fn=init_to_median)
+    svi = SVI(INFORMED, guide, numpyro.optim.Adam(0.05), Trace_ELBO())
+    result = svi.run(jax.random.key(0), 600, problem.statistics, progress_bar=False)
+    normal = guide.get_posterior(result.params)
+    # Unconstrained values of positive parameters are their logarithms, in alphabetical order.
+    order = np.argsort(np.argsort(NAMES))
+    loc, sd = (np.asarray(x)[order] for x in (normal.mean, jnp.sqrt(normal.variance)))
+    assert np.all(np.abs(loc - informed.mean) < 0.35 * informed.sd)
+    np.testing.assert_allclose(sd, informed.sd, rtol=0.25)
+
+
+@jax.jit
+def both_sides(stats, prior, noise_scale, w):
+    """log p(y|w,θ) + log p(w|θ) − log p(w|y,θ) for each w (draws, …, m), and log p(y|θ)."""
+    posterior, prior_density = sgp.weight_posterior(stats, prior, noise_scale), prior.distribution().log_prob
+
+    def one(w):
+        # NumPyro's own distributions broadcast, so one weight vector at a time.
+        log_prior = prior_density(w) if w.ndim == 1 else jnp.stack([prior_density(row) for row in w])
+        return (
+            sgp.CompressedNormal(stats, w, noise_scale).log_prob(stats.projection) + log_prior - posterior.log_prob(w)
+        )
+
+    return jax.lax.map(one, w), sgp.log_evidence(stats, prior, noise_scale)
+
+
+@pytest.mark.float64_only
+@pytest.mark.parametrize("name", ["dense", "weighted", "dual", "diagonal_null", "two_outputs"])
+def test_bayes_identity_joins_collapsed_and_explicit_weights(name, rng):
+    """The same number for every w."""
+    stats = data(name).statistics
+    m, outputs = stats.num_features, np.shape(stats.projection)[:-1]
+    for noise_scale in (0.05, 0.6):
+        prior = sgp.DiagonalPrior(np.exp(rng.normal(size=m)), mean=rng.normal(size=m))
+        left, evidence = both_sides(stats, prior, noise_scale, rng.normal(size=(4, *outputs, m)))
+        # Terms of the left side are large for a w far from the posterior.
+        np.testing.assert_allclose(left, np.broadcast_to(evidence, left.shape), rtol=1e-9, atol=1e-7)
+
+
+CALIBRATED = sgp.models.fourier_gp(
+    sgp.SquaredExponential,
+    lengthscale=dist.LogNormal(-0.5, 0.5),
+    amplitude=dist.LogNormal(0.0, 0.5),
+    noise_scale=dist.LogNormal(-1.0, 0.5),
+)
+
+
+def noisier(stats):
+    """The calibrated model with 1.5 times the noise it says it has."""
+    priors = {name: numpyro.sample(name, getattr(CALIBRATED, name)) for name in NAMES}
+    kernel = sgp.SquaredExponential(priors["lengthscale"], priors["amplitude"])
+    sgp.observe("y", stats, stats.basis.weight_prior(kernel), 1.5 * priors["noise_scale"])
+
+
+@pytest.fixture(scope="module")
+def small():
+    """Statistics whose outputs do not matter: 40 rows, 10 features."""
+    return make_problem(40, 10).statistics
+
+
+@pytest.mark.float64_only
+@pytest.mark.relaxed_promotion
+def test_posterior_is_calibrated(small):
+    """Data from the site itself; each hyperparameter's ranks are uniform at 1%."""
+    ranks = rank_statistics(CALIBRATED, small, jax.random.key(0), 64)
+    assert sorted(ranks) == sorted(NAMES)
+    for name in NAMES:
+        assert ranks[name].shape == (64,)
+        assert uniformity(ranks[name]) > 0.01, f"{name}: {np.bincount(ranks[name] // 4, minlength=8)}"
+
+
+@pytest.mark.float64_only
+@pytest.mark.relaxed_promotion
+def test_calibration_check_can_fail(small):
+    """The same study with data that are 1.5 times as noisy as their true parameters say."""
+    ranks = rank_statistics(CALIBRATED, small, jax.random.key(0), 64, generator=noisier)
+    assert uniformity(ranks["noise_scale"]) < 1e-3

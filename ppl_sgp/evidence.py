@@ -29,11 +29,12 @@ from .statistics.statistics import SufficientStatistics, uses_dual_form
 
 
 class Design(NamedTuple):
-    """What does not depend on hyperparameters or outputs: R, and the Gram matrix where a form uses it."""
+    """What does not depend on hyperparameters or outputs: R, the Gram matrix A where a form uses it, and A − RᵀR."""
 
     factor: jax.Array
     gram: jax.Array
     num_rows: jax.Array
+    gram_defect: jax.Array | None
 
 
 class Parameters(NamedTuple):
@@ -97,10 +98,11 @@ def check_prior(statistics: SufficientStatistics, prior: Any) -> None:
             f"`prior` must be a weight prior such as `basis.weight_prior(kernel)` or `sgp.DiagonalPrior(scale)`; "
             f"got {type(prior).__name__}."
         )
-    shape = jnp.shape(prior.log_scale)
-    if shape and shape[-1] not in (1, statistics.num_features):
+    shapes = [jnp.shape(array) for array in (prior.log_scale, prior.mean) if array is not None]
+    sizes = {shape[-1] for shape in shapes if shape} - {1, statistics.num_features}
+    if sizes:
         raise ValueError(
-            f"`prior` has {shape[-1]} weights but the statistics have {statistics.num_features} features: "
+            f"`prior` has {sizes.pop()} weights but the statistics have {statistics.num_features} features: "
             "make the prior from `statistics.basis`."
         )
 
@@ -111,12 +113,13 @@ def evaluate(statistics: SufficientStatistics, prior: DiagonalPrior, noise_scale
     design, log_scale, mean = prepare(statistics, prior, dtype)
     compressed = statistics.compressed
 
-    def one(log_scale, mean, noise_scale, projection, constant, reference_scale):
+    def one(log_scale, mean, noise_scale, projection, constant, reference_scale, output_defect):
         parameters = Parameters(log_scale, mean, noise_scale, projection)
-        return constant + _jitted_evidence(design, reference_scale, parameters)
+        return constant + _jitted_evidence(design, reference_scale, output_defect, parameters)
 
-    signature = "(m),(m),(),(p),(),()->()"
-    constants = (compressed.log_constant, compressed.reference_variance**0.5)
+    signature = "(m),(m),(),(p),(),(),(m)->()"
+    defect = jnp.zeros(log_scale.shape[-1:]) if design.gram_defect is None else compressed.output_defect
+    constants = (compressed.log_constant, compressed.reference_variance**0.5, defect)
     return vectorize(one, signature, (log_scale, mean, noise_scale, projection, *constants), dtype)
 
 
@@ -124,7 +127,11 @@ def prepare(statistics: SufficientStatistics, prior: DiagonalPrior, dtype: Any) 
     """The design, log prior scales and prior means in one dtype, the latter two of shape batch + (m,)."""
     m = statistics.num_features
     compressed, moments = statistics.compressed, statistics.moments
-    design = Design(*(jnp.asarray(x, dtype) for x in (compressed.factor, moments.gram, moments.num_rows)))
+    arrays = (compressed.factor, moments.gram, moments.num_rows)
+    defect = compressed.gram_defect
+    # In float32 the defects of the compression are far below rounding.
+    exact = dtype == jnp.float64 and defect is not None
+    design = Design(*(jnp.asarray(x, dtype) for x in arrays), jnp.asarray(defect, dtype) if exact else None)
     log_scale = jnp.atleast_1d(jnp.asarray(prior.log_scale, dtype))
     log_scale = jnp.broadcast_to(log_scale, (*log_scale.shape[:-1], m))
     mean = jnp.zeros(m, dtype) if prior.mean is None else jnp.asarray(prior.mean, dtype)
@@ -132,14 +139,24 @@ def prepare(statistics: SufficientStatistics, prior: DiagonalPrior, dtype: Any) 
 
 
 @jax.custom_jvp
-def _relative_evidence(design: Design, reference_scale: jax.Array, parameters: Parameters) -> jax.Array:
+def _relative_evidence(
+    design: Design, reference_scale: jax.Array, output_defect: jax.Array, parameters: Parameters
+) -> jax.Array:
     """The evidence less its large constant ``−½ n log 2π(reference_scale²)``."""
-    return _value(design, reference_scale, parameters, solve(design, parameters))
+    return _value(design, reference_scale, output_defect, parameters, solve(design, parameters))
 
 
-def _value(design: Design, reference_scale: jax.Array, parameters: Parameters, solution: Solution) -> jax.Array:
-    rss = parameters.projection[-1] / parameters.noise_scale**2
-    quadratic = rss + jnp.sum(solution.residual**2) + jnp.sum(solution.weights**2)
+def _value(
+    design: Design, reference_scale: jax.Array, output_defect: jax.Array, parameters: Parameters, solution: Solution
+) -> jax.Array:
+    noise_variance = parameters.noise_scale**2
+    quadratic = (
+        jnp.sum(solution.residual**2) + jnp.sum(solution.weights**2) + parameters.projection[-1] / noise_variance
+    )
+    if design.gram_defect is not None:
+        # ‖y − Φw‖² is rss + ‖c − Rw‖² up to what the compression left of A and Φᵀy.
+        w = parameters.mean + jnp.exp(parameters.log_scale) * solution.weights
+        quadratic += (w @ (design.gram_defect @ w) - 2 * jnp.sum(output_defect * w)) / noise_variance
     # The ratio is taken before the logarithm: n multiplies its rounding.
     log_variance = 2 * jnp.log(parameters.noise_scale / reference_scale)
     return -0.5 * (design.num_rows * log_variance + quadratic + solution.log_determinant)
@@ -147,7 +164,7 @@ def _value(design: Design, reference_scale: jax.Array, parameters: Parameters, s
 
 @_relative_evidence.defjvp
 def _relative_evidence_jvp(primals, tangents):
-    design, reference_scale, parameters = primals
+    design, reference_scale, output_defect, parameters = primals
     solution, noise_scale = solve(design, parameters), parameters.noise_scale
     residual = solution.residual
     back_projected = design.factor * residual if design.factor.ndim == 1 else residual @ design.factor
@@ -158,8 +175,8 @@ def _relative_evidence_jvp(primals, tangents):
         noise_scale=(misfit - (design.num_rows - jnp.sum(solution.shrinkage))) / noise_scale,
         projection=-jnp.append(residual / noise_scale, 0.5 / noise_scale**2),
     )
-    products = jax.tree.map(lambda g, t: jnp.sum(g * t), gradient, tangents[2])
-    return _value(design, reference_scale, parameters, solution), sum(products)
+    products = jax.tree.map(lambda g, t: jnp.sum(g * t), gradient, tangents[3])
+    return _value(design, reference_scale, output_defect, parameters, solution), sum(products)
 
 
 # Compiled also when a model calls it eagerly.

@@ -22,7 +22,7 @@ class DiagonalPrior:
     :param scale: prior standard deviations of the weights, shape ``batch + (m,)``; a scalar is
         shared by all features. Positive and finite.
     :param mean: prior means, shape ``batch + (m,)``; ``None`` means zero. (Evans 2022, section 5.2.5.)
-    :raises ValueError: if ``scale`` is not positive and finite.
+    :raises ValueError: if ``scale`` is not positive and finite, or ``mean`` not finite or of another size.
 
     .. doctest::
 
@@ -41,7 +41,17 @@ class DiagonalPrior:
 
     def _store(self, log_scale: jax.Array, mean: Any) -> None:
         object.__setattr__(self, "log_scale", log_scale)
-        object.__setattr__(self, "mean", None if mean is None else jnp.asarray(mean))
+        if mean is not None:
+            mean = jnp.asarray(mean)
+            if _checks.is_concrete(mean) and not bool(jnp.isfinite(mean).all()):
+                raise ValueError("DiagonalPrior: `mean` must be finite; pass None for zero.")
+            sizes = {shape[-1] for shape in (jnp.shape(log_scale), mean.shape) if shape} - {1}
+            if len(sizes) > 1 or mean.ndim == 0:
+                raise ValueError(
+                    f"DiagonalPrior: `mean` must have one entry a weight, shape batch + (m,); got shape {mean.shape} "
+                    f"for scales of shape {jnp.shape(log_scale)}."
+                )
+        object.__setattr__(self, "mean", mean)
 
     @classmethod
     def from_log_scale(cls, log_scale: Any, mean: Any = None) -> DiagonalPrior:
@@ -73,9 +83,10 @@ class DiagonalPrior:
     @property
     def effective_features(self) -> jax.Array:
         """``(Σγ)²/Σγ²`` of the prior variances γ: m if all weights matter alike, near 1 if one dominates."""
-        log_variance = 2 * jnp.atleast_1d(self.log_scale)
-        log_sum = jax.nn.logsumexp(log_variance, axis=-1)
-        return jnp.exp(2 * log_sum - jax.nn.logsumexp(2 * log_variance, axis=-1))
+        log_scale = jnp.atleast_1d(self.log_scale)
+        largest = jax.lax.stop_gradient(jnp.max(log_scale, axis=-1, keepdims=True))
+        relative = jnp.exp(2 * (log_scale - largest))
+        return jnp.sum(relative, axis=-1) ** 2 / jnp.sum(relative**2, axis=-1)
 
     def distribution(self) -> dist.Distribution:
         """The prior as a NumPyro distribution over w, for models that keep their weights."""

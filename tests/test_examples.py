@@ -40,7 +40,10 @@ def test_quickstart_writes_what_it_promises(tmp_path):
 def test_readme_code_runs(tmp_path):
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
     assert len(blocks) >= 2
-    evaluate = "\ndensity, _ = numpyro.infer.util.log_density(model, (stats,), {}, dict(lengthscale=1.0, amplitude=1.0, noise_scale=0.3))\nassert np.isfinite(density)\n"
-    (tmp_path / "readme.py").write_text("\n".join(blocks) + evaluate, encoding="utf-8")
+    own_model = """
+point = dict(lengthscale=1.0, amplitude=1.0, noise_scale=0.3)
+assert np.isfinite(numpyro.infer.util.log_density(model, (stats,), {}, point)[0])
+"""
+    (tmp_path / "readme.py").write_text("\n".join(blocks) + own_model, encoding="utf-8")
     finished = run([str(tmp_path / "readme.py")], tmp_path)
     assert finished.returncode == 0, finished.stderr

@@ -40,9 +40,7 @@ def dense_moments(stats, draws, X, y, X_new, omega=1.0):
         K = Phi * gamma @ Phi.T + np.diag(noise**2 / omega * np.ones(len(X)))
         cross = Phi_new * gamma @ Phi.T
         means.append(cross @ np.linalg.solve(K, y))
-        variances.append(
-            np.sum(Phi_new**2 * gamma, axis=1) - np.sum(cross * np.linalg.solve(K, cross.T).T, axis=1)
-        )
+        variances.append(np.sum(Phi_new**2 * gamma, axis=1) - np.sum(cross * np.linalg.solve(K, cross.T).T, axis=1))
     return np.array(means), np.array(variances)
 
 
@@ -78,7 +76,7 @@ def test_far_from_the_data_the_digits_of_the_gram_matrix_remain(problem, draws):
 
 
 def test_memory_cap_changes_nothing(problem, draws, x64):
-    X, y, stats = problem
+    _, _, stats = problem
     X_new = np.linspace(0, 4, 11)[:, None]
     small = sgp.predict(MODEL, draws, stats, X_new, max_memory=3000)
     large = sgp.predict(MODEL, draws, stats, X_new)
@@ -121,7 +119,7 @@ def test_two_outputs_are_predicted_as_each_alone(problem, draws, x64):
 
 
 def test_rotated_statistics_predict_what_the_original_does(problem, x64):
-    X, y, stats = problem
+    _, _, stats = problem
     prior = stats.basis.weight_prior(sgp.SquaredExponential(0.6))
 
     def original(stats):
@@ -143,7 +141,7 @@ def test_rotated_statistics_predict_what_the_original_does(problem, x64):
 
 
 def test_explicit_weights_predict_with_their_draws(problem, rng):
-    X, y, stats = problem
+    X, _, stats = problem
 
     def model(stats):
         w = numpyro.sample("w", dist.Normal(0, 1).expand([stats.num_features]).to_event(1))
@@ -228,8 +226,8 @@ def test_bad_inputs_are_refused(problem, draws):
         sgp.predict(lambda stats: numpyro.sample("a", dist.Normal()), draws, stats, [[0.0]])
 
 
-def test_several_sites_need_a_name(problem, draws, x64):
-    X, y, stats = problem
+def test_several_sites_need_a_name(problem, draws):
+    X, _, stats = problem
 
     def two(stats):
         prior = stats.basis.weight_prior(sgp.SquaredExponential(numpyro.sample("lengthscale", dist.LogNormal(0, 1))))

@@ -109,11 +109,12 @@ class FourierBasis(Basis):
         for index, ((_, component), (b, e)) in enumerate(zip(components, shapes, strict=True)):
             rows = which == index
             frequencies[rows] = component.frequencies_from(normals[rows, :b], uniforms[rows, :e])
-        log_terms = [
-            np.log(share) + np.asarray(c.log_spectral_density(frequencies)) - math.log(float(np.asarray(c.variance)))
-            for share, (_, c) in zip(shares, components, strict=True)
-        ]
-        centre = np.zeros(input_dim) if centre is None else np.asarray(centre, dtype=np.float64)
+        with jax.enable_x64(True):  # here alone, so that equal keys give equal bases in any precision
+            log_terms = [
+                np.log(share) + np.asarray(part.log_spectral_density(frequencies) - jnp.log(part.variance))
+                for share, (_, part) in zip(shares, components, strict=True)
+            ]
+        centre = np.zeros(input_dim) if centre is None else _checked_centre(centre, input_dim)
         return cls(frequencies, np.logaddexp.reduce(np.array(log_terms, dtype=np.float64)), centre, kernels)
 
     @classmethod
@@ -151,13 +152,17 @@ class FourierBasis(Basis):
         """
         _checks.inputs_matrix(X, None, "FourierBasis.from_data")
         X = np.asarray(X, dtype=np.float64)
+        if len(X) == 0:
+            raise ValueError("FourierBasis.from_data: `X` has no rows, so it says nothing about scales.")
         if not np.isfinite(X).all():
             raise ValueError("FourierBasis.from_data: `X` has non-finite entries; drop or impute those rows first.")
         input_dim = X.shape[1]
         rng = np.random.default_rng([int(word) for word in np.asarray(_key_data(key)).ravel()] + [1])
         strata = np.stack([rng.permutation(num_kernels) for _ in range(input_dim)], axis=1)
         z = ndtri((strata + rng.random(strata.shape)) / num_kernels)
-        median, spread = (np.asarray(value) for value in lengthscale_prior(X.std(axis=0)))
+        scale = np.where(np.ptp(X, axis=0) > 0, X.std(axis=0), 0.0)  # a constant column has a rounded spread
+        with jax.enable_x64(True):
+            median, spread = (np.asarray(value) for value in lengthscale_prior(scale))
         lengthscales = median * np.exp(spread * z)
         kernels = [kernel(float(row[0]) if input_dim == 1 else row, **shape) for row in lengthscales]
         method = method or ("quasi_random" if input_dim <= 3 else "orthogonal")
@@ -209,16 +214,25 @@ def _key_data(key: Any) -> Any:
     raise ValueError(f"`key` must be a JAX random key such as jax.random.key(0); got {type(key).__name__}.")
 
 
+def _checked_centre(centre: Any, input_dim: int) -> np.ndarray:
+    centre = np.asarray(centre, dtype=np.float64)
+    if centre.shape != (input_dim,):
+        raise ValueError(f"`centre` must have shape ({input_dim},); got {centre.shape}. Give one number an input.")
+    if not np.isfinite(centre).all():
+        raise ValueError(f"`centre` must be finite; got {centre}.")
+    return centre
+
+
 def _check_request(kernels: tuple[Any, ...], num_features: int, input_dim: int, method: str) -> None:
     if not kernels or not all(isinstance(kernel, Kernel) for kernel in kernels):
         names = ", ".join(type(kernel).__name__ for kernel in kernels) or "nothing"
         raise ValueError(f"`kernel_or_kernels` must be one kernel or a non-empty sequence of kernels; got {names}.")
-    if num_features < 2 or num_features % 2:
+    if not isinstance(num_features, int | np.integer) or num_features < 2 or num_features % 2:
         raise ValueError(
             f"`num_features` must be an even number of at least 2 (a cosine and a sine for each spectral point); "
             f"got {num_features}."
         )
-    if input_dim < 1:
+    if not isinstance(input_dim, int | np.integer) or input_dim < 1:
         raise ValueError(f"`input_dim` must be at least 1; got {input_dim}.")
     if method not in METHODS:
         raise ValueError(f"`method` must be one of {', '.join(map(repr, METHODS))}; got {method!r}.")

@@ -45,6 +45,7 @@ def weight_posterior(
     return dist.MultivariateNormal(loc, scale_tril=scale_tril)
 
 
+@jax.jit
 def posterior_factors(
     statistics: SufficientStatistics, prior: DiagonalPrior, noise_scale: Any
 ) -> tuple[jax.Array, jax.Array]:

@@ -23,8 +23,9 @@ def moments_of_arrays(
     """
     X, y, row_weights = validated(basis, X, y, row_weights)
     size = max(1, CHUNK_BYTES // (8 * basis.num_features)) if chunk_size is None else chunk_size
-    if size < 1:
-        raise ValueError(f"sufficient_statistics: `chunk_size` must be at least 1; got {chunk_size}.")
+    if size != int(size) or size < 1:
+        raise ValueError(f"sufficient_statistics: `chunk_size` must be a whole number of at least 1; got {chunk_size}.")
+    size = int(size)
     starts = range(0, len(X), size)
     total = None
     with progress_bar(progress, len(starts), len(X)) as bar:

@@ -15,8 +15,9 @@ import numpy as np
 from .._pytree import pytree_dataclass
 from .moments import Moments
 
-#: Eigenvalues of the unit-diagonal Gram matrix below this multiple of m·ε·λ_max are rounding.
-RANK_TOLERANCE = 4.0
+#: Eigenvalues of the unit-diagonal Gram matrix below this multiple of ε·λ_max are rounding. Keeping one too many
+#: costs nothing but time; dropping one loses what a large prior variance could make of it.
+RANK_TOLERANCE = 2.0
 
 
 @pytree_dataclass
@@ -29,6 +30,9 @@ class Compressed:
     :param rank: m̃ as a float64 scalar.
     :param reference_variance: rss/n, shape () or (q,): the noise variance around which constants are
         expanded, so that float32 evaluates small numbers.
+    :param gram_defect: ``A − RᵀR``, shape (m, m): what rounding and the cut of null directions left; ``None`` if
+        the Gram matrix is diagonal.
+    :param output_defect: ``Φᵀy − Rᵀc``, shape (m,) or (q, m); ``None`` likewise.
     :param log_constant: ``½ Σ log ω − ½ n log(2π reference_variance)``, shape () or (q,).
     """
 
@@ -37,6 +41,8 @@ class Compressed:
     rank: Any
     reference_variance: Any
     log_constant: Any
+    gram_defect: Any
+    output_defect: Any
 
 
 def compress(moments: Moments) -> Compressed:
@@ -51,7 +57,10 @@ def compress(moments: Moments) -> Compressed:
     if rank == int(moments.num_rows):
         rss = np.zeros_like(rss)
     projection = np.concatenate([c.T, rss[..., None]], axis=-1)
-    return Compressed(factor, projection, np.float64(rank), *_constants(moments, rss))
+    defects = (None, None)
+    if factor.ndim == 2:
+        defects = (moments.gram - factor.T @ factor, moments.feature_output.T - c.T @ factor)
+    return Compressed(factor, projection, np.float64(rank), *_constants(moments, rss), *defects)
 
 
 def _constants(moments: Moments, rss: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -67,15 +76,13 @@ def _project_dense(moments: Moments) -> tuple[np.ndarray, np.ndarray]:
     eigenvalues, vectors = np.linalg.eigh(moments.gram / np.outer(root, root))
     order = np.argsort(eigenvalues)[::-1][: int(moments.num_rows)]
     largest = max(eigenvalues[order[0]], 0.0)
-    kept = order[eigenvalues[order] > RANK_TOLERANCE * len(root) * np.finfo(np.float64).eps * largest]
+    kept = order[eigenvalues[order] > RANK_TOLERANCE * np.finfo(np.float64).eps * largest]
     root_eigenvalues, vectors = np.sqrt(eigenvalues[kept]), vectors[:, kept]
     c = (vectors.T @ (moments.feature_output.T / root).T).T / root_eigenvalues
     return root_eigenvalues[:, None] * vectors.T * root, c.T
 
 
 def _project_diagonal(moments: Moments) -> tuple[np.ndarray, np.ndarray]:
-    tolerance = RANK_TOLERANCE * len(moments.gram) * np.finfo(np.float64).eps * moments.gram.max(initial=0.0)
-    present = moments.gram > tolerance
-    factor = np.sqrt(np.where(present, moments.gram, 0.0))
-    inverse = np.where(present, 1 / np.where(present, factor, 1.0), 0.0)
+    factor = np.sqrt(moments.gram)
+    inverse = np.divide(1.0, factor, out=np.zeros_like(factor), where=factor > 0)
     return factor, (moments.feature_output.T * inverse).T

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 from tqdm.auto import tqdm
@@ -66,6 +66,11 @@ def sufficient_statistics(
             "The order is sufficient_statistics(basis, X, y)."
         )
     if y is None and not hasattr(X, "shape") and isinstance(X, Iterable):
+        if row_weights is not None or chunk_size is not None:
+            raise ValueError(
+                "sufficient_statistics: with an iterable of chunks, `row_weights` go into the chunks, "
+                "(X, y, row_weights), and `chunk_size` has no meaning; pass neither."
+            )
         return _of_chunks(basis, X, progress_bar(progress, None, None))
     if y is None:
         raise ValueError("sufficient_statistics: `y` is missing. Pass arrays `X, y`, or an iterable of (X, y) chunks.")
@@ -75,9 +80,10 @@ def sufficient_statistics(
 def _of_chunks(basis: Basis, chunks: Iterable[Any], bar: tqdm) -> SufficientStatistics:
     statistics = None
     with bar:
-        for index, chunk in enumerate(_as_tuples(chunks)):
+        for index, chunk in enumerate(chunks):
             try:
-                moments = moments_of_arrays(basis, *chunk, progress=False)
+                X, y, row_weights = _as_triple(chunk)
+                moments = moments_of_arrays(basis, X, y, row_weights, progress=False)
                 if statistics is not None:
                     statistics.require_compatible(basis, moments)
             except ValueError as error:
@@ -88,17 +94,16 @@ def _of_chunks(basis: Basis, chunks: Iterable[Any], bar: tqdm) -> SufficientStat
                 ) from error
             total = moments if statistics is None else statistics.moments + moments
             statistics = SufficientStatistics(basis, total)
-            bar.update(len(chunk[0]))
+            bar.update(len(X))
     if statistics is None:
         raise ValueError("sufficient_statistics: the iterable yielded no chunks.")
     return statistics
 
 
-def _as_tuples(chunks: Iterable[Any]) -> Iterator[tuple[Any, Any, Any]]:
-    for chunk in chunks:
-        if not isinstance(chunk, (tuple, list)) or len(chunk) not in (2, 3):
-            raise ValueError(
-                f"sufficient_statistics: each chunk must be (X, y) or (X, y, row_weights); got {type(chunk).__name__}. "
-                "If this is one array of inputs, pass `y` as the third argument."
-            )
-        yield (*chunk, None) if len(chunk) == 2 else tuple(chunk)
+def _as_triple(chunk: Any) -> tuple[Any, Any, Any]:
+    if not isinstance(chunk, (tuple, list)) or len(chunk) not in (2, 3):
+        raise ValueError(
+            f"each chunk must be (X, y) or (X, y, row_weights); got {type(chunk).__name__}. "
+            "If this is one array of inputs, pass `y` as the third argument."
+        )
+    return (*chunk, None) if len(chunk) == 2 else tuple(chunk)

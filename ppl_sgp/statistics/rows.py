@@ -39,28 +39,36 @@ def validated(basis: Basis, X: Any, y: Any, row_weights: Any) -> tuple[np.ndarra
 
 
 def _outputs(y: Any) -> np.ndarray:
-    if np.asarray(y).dtype == bool:
+    y = _numeric("y", y)
+    if y.dtype == np.bool_:
         raise ValueError(
             "sufficient_statistics: `y` is Boolean, but compression without loss needs a Gaussian likelihood. "
             "For classes or counts keep the weights explicit: `w = numpyro.sample('w', prior.distribution())` and "
             "any likelihood of `basis(X) @ w`. To treat 0/1 as numbers, pass `y.astype(float)`."
         )
-    y = _numbers("y", y)
+    y = y.astype(np.float64, copy=False)
     if y.ndim not in (1, 2) or (y.ndim == 2 and y.shape[1] == 0):
         raise ValueError(f"sufficient_statistics: `y` must have shape (n,) or (n, q) with q ≥ 1; got {y.shape}.")
     return y
 
 
 def _numbers(name: str, values: Any) -> np.ndarray:
+    return _numeric(name, values).astype(np.float64, copy=False)
+
+
+def _numeric(name: str, values: Any) -> np.ndarray:
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
         raise ValueError(f"sufficient_statistics: `{name}` has masked entries; drop or impute those rows first.")
-    array = np.asarray(values)
+    try:
+        array = np.asarray(values)
+    except ValueError as error:
+        raise ValueError(f"sufficient_statistics: `{name}` is not a rectangular array of numbers ({error}).") from error
     if array.dtype.kind not in "biuf":
         raise ValueError(
             f"sufficient_statistics: `{name}` must be real numbers; got dtype {array.dtype}. "
             "Encode categories and convert missing values first."
         )
-    return array.astype(np.float64, copy=False)
+    return array
 
 
 def _require_finite(name: str, array: np.ndarray) -> None:

@@ -100,8 +100,10 @@ class SufficientStatistics:
 
     @property
     def input_scale(self) -> Any:
-        """Standard deviation of each input, shape (d,)."""
-        return (self.moments.x_square / self.moments.num_rows) ** 0.5
+        """Standard deviation of each input, shape (d,); zero for one that never varies."""
+        moments = self.moments
+        # Rounding gives a constant column a tiny spread, from which lengthscales must not be taken.
+        return (moments.x_max > moments.x_min) * (moments.x_square / moments.num_rows) ** 0.5
 
     @property
     def rank(self) -> Any:
@@ -121,6 +123,10 @@ class SufficientStatistics:
             return NotImplemented
         self.require_compatible(other.basis, other.moments)
         return SufficientStatistics(self.basis, self.moments + other.moments)
+
+    def __radd__(self, other: Any) -> SufficientStatistics:
+        """So that ``sum`` of statistics works."""
+        return self if isinstance(other, int) and other == 0 else NotImplemented
 
     def require_compatible(self, basis: Basis, moments: Moments) -> None:
         """Refuse statistics of another basis or of another number of outputs."""
@@ -176,17 +182,16 @@ class SufficientStatistics:
             True
         """
         scale = np.ones(self.num_features) if prior is None else _reference_scale(prior, self.num_features)
-        gram = np.diag(self.moments.gram) if self.is_diagonal else self.moments.gram
-        eigenvalues, vectors = np.linalg.eigh(scale[:, None] * gram * scale)
-        rotation = scale[:, None] * vectors[:, ::-1]
-        moments = rebuild(
-            Moments,
-            {
-                **vars(self.moments),
-                "gram": np.maximum(eigenvalues[::-1], 0.0),
-                "feature_output": rotation.T @ self.moments.feature_output,
-            },
-        )
+        factor = self.compressed.factor
+        rows = np.diag(factor)[factor > 0] if self.is_diagonal else factor
+        c = self.projection[..., :-1][..., factor > 0] if self.is_diagonal else self.projection[..., :-1]
+        # Of the factor, not of the Gram matrix: singular values keep the digits that their squares would lose.
+        left, singular, right = np.linalg.svd(rows * scale, full_matrices=True)
+        gram, rotated_c = np.zeros(self.num_features), np.zeros((*c.shape[:-1], self.num_features))
+        gram[: len(singular)] = singular**2
+        rotated_c[..., : len(singular)] = (c @ left) * singular
+        rotation = scale[:, None] * right.T
+        moments = rebuild(Moments, {**vars(self.moments), "gram": gram, "feature_output": rotated_c.T})
         return SufficientStatistics(RotatedBasis(self.basis, rotation), moments)
 
     def with_projection(self, projection: Any) -> SufficientStatistics:
@@ -211,7 +216,10 @@ class SufficientStatistics:
         }
         simulated = SufficientStatistics(self.basis, rebuild(Moments, {**vars(self.moments), **changed}))
         # The factor is that of the same inputs; only the values change.
-        simulated.compressed = rebuild(Compressed, {**vars(self.compressed), "projection": projection})
+        exact = {"projection": projection}
+        if not self.is_diagonal:
+            exact |= {name: np.zeros_like(getattr(self.compressed, name)) for name in ("gram_defect", "output_defect")}
+        simulated.compressed = rebuild(Compressed, {**vars(self.compressed), **exact})
         return simulated
 
     def save(self, path: Any) -> None:
@@ -229,6 +237,8 @@ class SufficientStatistics:
         :raises ValueError: if the file is damaged, foreign, or of a newer format.
         """
         parts = read(path)
+        if not (isinstance(parts.get("basis"), Basis) and isinstance(parts.get("moments"), Moments)):
+            raise ValueError(f"{path} holds {sorted(parts)}, not sufficient statistics as their `save` writes them.")
         return cls(parts["basis"], parts["moments"])
 
 

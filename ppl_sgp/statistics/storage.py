@@ -9,8 +9,10 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import tempfile
+import secrets
+import tokenize
 import zipfile
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,22 @@ from .._pytree import REGISTRY, is_static, rebuild
 FORMAT = "ppl_sgp"
 VERSION = 1
 _HEADER = "header"
+#: What the readers of zip archives, of arrays and of JSON raise when they stumble over damaged or foreign bytes.
+_DAMAGE = (
+    AttributeError,
+    EOFError,
+    KeyError,
+    NotImplementedError,
+    OSError,
+    OverflowError,
+    RuntimeError,
+    SyntaxError,
+    TypeError,
+    ValueError,
+    tokenize.TokenError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
 
 
 def write(path: Any, parts: dict[str, Any]) -> None:
@@ -35,15 +53,15 @@ def write(path: Any, parts: dict[str, Any]) -> None:
     arrays: dict[str, np.ndarray] = {}
     specification = {name: _encode(part, name, arrays) for name, part in parts.items()}
     header = json.dumps({"format": FORMAT, "version": VERSION, "parts": specification})
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    temporary = path.parent / f".{path.name}.{secrets.token_hex(8)}"
     try:
-        with os.fdopen(handle, "wb") as file:
+        with open(temporary, "xb") as file:
             np.savez(file, allow_pickle=False, **{_HEADER: np.array(header)}, **arrays)  # type: ignore[arg-type]
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
     except BaseException:
-        os.unlink(temporary)
+        temporary.unlink(missing_ok=True)
         raise
 
 
@@ -70,12 +88,12 @@ def read(path: Any) -> dict[str, Any]:
 
 def _read_archive(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
         header = json.loads(str(arrays.pop(_HEADER)))
     except FileNotFoundError:
         raise
-    except (OSError, EOFError, ValueError, KeyError, AttributeError, NotImplementedError, zipfile.BadZipFile) as error:
+    except _DAMAGE as error:
         raise ValueError(
             f"{path} is not a complete ppl_sgp file ({error}). It is damaged, truncated or foreign: "
             "restore a copy or compute the statistics again."

@@ -12,7 +12,6 @@ from jax.flatten_util import ravel_pytree
 import ppl_sgp as sgp
 from tests.contract.cases import CASES
 
-
 #: One case for each form of the evidence and each way of batching, for tests that compile.
 FORMS = ["gp-dense", "gp-diagonal_mean", "gp-batch", "weights-batch"]
 forms = pytest.mark.parametrize("case", FORMS, indirect=True)
@@ -36,14 +35,13 @@ def test_shapes(case, key):
     event = (case.statistics.projection.shape[-1],)
     assert site.batch_shape == case.batch_shape
     assert site.event_shape == event
-    for sample_shape in ((), (2, 3)):
-        draw = site.sample(key, sample_shape)
-        assert draw.shape == sample_shape + case.batch_shape + event
-        assert draw.dtype == jnp.result_type(float)
-        log_prob = site.log_prob(draw)
-        assert log_prob.shape == sample_shape + case.batch_shape
-        assert log_prob.dtype == jnp.result_type(float)
-        assert bool(jnp.isfinite(log_prob).all())
+    assert site.sample(key).shape == case.batch_shape + event
+    draws = site.sample(key, (2, 3))
+    assert draws.shape == (2, 3, *case.batch_shape, *event)
+    log_prob = site.log_prob(draws)
+    assert log_prob.shape == (2, 3, *case.batch_shape)
+    assert draws.dtype == log_prob.dtype == jnp.result_type(float)
+    assert np.all(np.isfinite(np.asarray(log_prob)))
 
 
 def test_one_value_broadcasts_over_the_batch(case, x64):

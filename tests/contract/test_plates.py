@@ -65,11 +65,21 @@ def sample_masked(stats):
 STATEMENTS = [observe_marginal, observe_explicit, sample_marginal, sample_unobserved, sample_masked]
 
 
+def refused(plates, statement, stats, message=r"inside the plate 'plate\d'.*outside the data plate"):
+    seeded = handlers.seed(under_plates(statement, *plates), jax.random.key(0))
+    with pytest.raises(ValueError, match=message):
+        seeded(stats)
+
+
 @pytest.mark.parametrize("statement", STATEMENTS)
+def test_plate_over_rows_is_refused(stats, statement):
+    refused([(N, None, None)], statement, stats)
+
+
+@pytest.mark.parametrize("statement", [observe_marginal, observe_explicit])
 @pytest.mark.parametrize(
     "plates",
     [
-        [(N, None, None)],
         [(10, None, None)],
         [(N, 4, None)],
         [(N, 1, None)],
@@ -79,23 +89,18 @@ STATEMENTS = [observe_marginal, observe_explicit, sample_marginal, sample_unobse
     ],
     ids=str,
 )
-def test_data_plates_are_refused(stats, statement, plates):
-    seeded = handlers.seed(under_plates(statement, *plates), jax.random.key(0))
-    with pytest.raises(ValueError, match=r"inside the plate 'plate\d'.*outside the data plate"):
-        seeded(stats)
+def test_other_plates_are_refused(stats, statement, plates):
+    """Of another size, subsampled, along another dimension, nested."""
+    refused(plates, statement, stats)
 
 
-@pytest.mark.parametrize("statement", STATEMENTS)
+@pytest.mark.parametrize("statement", [observe_marginal, observe_explicit])
 @pytest.mark.parametrize(
-    "plates",
-    [[(N, None, None)], [(20, 2, -1)], [(2, None, -2)], [(2, None, -1), (3, None, -2)]],
-    ids=str,
+    "plates", [[(N, None, None)], [(20, 2, -1)], [(2, None, -2)], [(2, None, -1), (3, None, -2)]], ids=str
 )
 def test_wrong_plates_are_refused_with_several_outputs(two, statement, plates):
     """Also one subsampled to the number of outputs, and one of that size along another dimension."""
-    seeded = handlers.seed(under_plates(statement, *plates), jax.random.key(0))
-    with pytest.raises(ValueError, match=r"plate|broadcast"):
-        seeded(two)
+    refused(plates, statement, two, "plate|broadcast")
 
 
 @pytest.mark.parametrize("statement", [observe_marginal, observe_explicit, sample_marginal])

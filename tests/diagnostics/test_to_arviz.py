@@ -125,8 +125,6 @@ def test_labels_and_refusals(run):
 def test_predictive_draws_follow_the_key(run):
     X, y, stats, mcmc, idata = run
     same = sgp.to_arviz(mcmc, stats, X=X, y=y)
-    np.testing.assert_array_equal(
-        same["posterior_predictive"]["y"].values, idata["posterior_predictive"]["y"].values
-    )
+    np.testing.assert_array_equal(same["posterior_predictive"]["y"].values, idata["posterior_predictive"]["y"].values)
     other = sgp.to_arviz(mcmc, stats, X=X, y=y, key=jax.random.key(99))
     assert not np.array_equal(other["posterior_predictive"]["y"].values, idata["posterior_predictive"]["y"].values)

@@ -20,11 +20,13 @@ def positive(name: str, value: Any, owner: str) -> None:
     if not is_concrete(value):
         return
     try:
-        array = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError):
+        array = np.asarray(value)
+    except ValueError:  # a ragged list
+        array = np.asarray(None)
+    if array.dtype.kind not in "biuf":
         raise ValueError(
             f"{owner}: `{name}` must be a positive number or array of numbers; got {type(value).__name__}."
-        ) from None
+        )
     if not (np.isfinite(array).all() and (array > 0).all()):
         shown = array if array.size <= 8 else f"an array of shape {array.shape} with minimum {array.min()}"
         raise ValueError(f"{owner}: `{name}` must be positive and finite; got {shown}.")

@@ -131,7 +131,8 @@ def prepare(statistics: SufficientStatistics, prior: DiagonalPrior, dtype: Any) 
     defect = compressed.gram_defect
     # In float32 the defects of the compression are far below rounding.
     exact = dtype == jnp.float64 and defect is not None
-    design = Design(*(jnp.asarray(x, dtype) for x in arrays), jnp.asarray(defect, dtype) if exact else None)
+    factor, gram, num_rows = (jnp.asarray(array, dtype) for array in arrays)
+    design = Design(factor, gram, num_rows, jnp.asarray(defect, dtype) if exact else None)
     log_scale = jnp.atleast_1d(jnp.asarray(prior.log_scale, dtype))
     log_scale = jnp.broadcast_to(log_scale, (*log_scale.shape[:-1], m))
     mean = jnp.zeros(m, dtype) if prior.mean is None else jnp.asarray(prior.mean, dtype)

@@ -148,7 +148,7 @@ def no_latent_sites(stats):
 def discrete_site(stats):
     rough = numpyro.sample("rough", dist.Bernoulli(0.5))
     noise_scale = numpyro.sample("noise_scale", dist.HalfNormal(1.0))
-    sgp.observe("y", stats, sgp.DiagonalPrior(jnp.where(rough == 1, 2.0, 1.0)), noise_scale)
+    sgp.observe("y", stats, sgp.DiagonalPrior(jnp.where(rough.astype(bool), 2.0, 1.0)), noise_scale)
 
 
 def impossible(stats):

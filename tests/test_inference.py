@@ -12,6 +12,7 @@ import pytest
 from numpyro.diagnostics import effective_sample_size
 from numpyro.infer import MCMC, NUTS, SVI, Trace_ELBO, init_to_median
 from numpyro.infer.autoguide import AutoLaplaceApproximation, AutoMultivariateNormal, AutoNormal
+from numpyro.infer.util import initialize_model
 
 import ppl_sgp as sgp
 from tests.contract.cases import data
@@ -112,21 +113,25 @@ def test_continues_warmed_up_and_with_other_statistics_without_compiling(run, pr
     """Statistics are arguments: those of other outputs and of more rows (of the same rank) reuse the program."""
     mcmc, first = run("vectorized")
     model, warm = mcmc.sampler.model, mcmc.last_state
-    mcmc.post_warmup_state = warm
     assert model.calls > 1
-    calls = []
+    calls, means = [], [np.log(first["noise_scale"]).mean()]
     for statistics in (problem.statistics, problem.statistics.update(problem.X, 0.5 * problem.y)):
         assert statistics.compressed.factor.shape == problem.statistics.compressed.factor.shape
+        # A state remembers the energy of its data; without that of the new ones every proposal would be refused.
+        info = initialize_model(jax.random.key(0), MODEL, init_strategy=init_to_median, model_args=(statistics,))
+        energy, gradient = jax.vmap(jax.value_and_grad(info.potential_fn))(warm.z)
+        mcmc.post_warmup_state = warm._replace(potential_energy=energy, z_grad=gradient)
         before = model.calls
         mcmc.run(warm.rng_key, statistics)
         calls.append(model.calls - before)
         np.testing.assert_array_equal(mcmc.last_state.adapt_state.step_size, warm.adapt_state.step_size)
         draws = mcmc.get_samples(group_by_chain=True)["noise_scale"]
         assert draws.shape == (2, 300)
-        # Other draws than before; and with half of the rows scaled down the noise must have moved.
-        assert abs(np.log(draws).mean() - np.log(first["noise_scale"]).mean()) > (0.05 if calls[1:] else 1e-6)
+        means.append(np.log(draws).mean())
     # Nothing is traced again: NumPyro runs the model once in any case, for the deterministic site of all draws.
     assert calls == [1, 1]
+    # Other draws of the same posterior; then, with half of the rows scaled down, another posterior.
+    assert 0 < abs(means[1] - means[0]) < 0.03 < 0.1 < abs(means[2] - means[0])
 
 
 def test_mcmc_and_model_pickle(run):
@@ -141,7 +146,7 @@ def test_mcmc_and_model_pickle(run):
 @pytest.mark.parametrize("guide_class", [AutoNormal, AutoMultivariateNormal])
 def test_svi_approaches_the_marginal_likelihood_from_below(problem, informed, guide_class):
     """The ELBO bounds log ∫ evidence × prior, known from quadrature; these posteriors are close to Gaussian."""
-    guide = guide_class(INFORMED, init_loc_fn=init_to_median)
+    guide = guide_class(INFORMED, init_loc_fn=init_to_median, init_scale=0.5)  # far too wide at first
     svi = SVI(INFORMED, guide, numpyro.optim.Adam(0.05), Trace_ELBO(num_particles=4))
     result = svi.run(jax.random.key(0), 400, problem.statistics, progress_bar=False)
     elbo = -np.asarray(result.losses, dtype=np.float64)

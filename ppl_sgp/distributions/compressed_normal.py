@@ -13,7 +13,14 @@ from numpyro.util import is_prng_key
 from .. import _checks
 from .._batching import vectorize
 from ..statistics.statistics import SufficientStatistics
-from .support import CompressedDistribution, check_arguments, project, require_precision, sample_projection
+from .support import (
+    CompressedDistribution,
+    check_arguments,
+    null_directions,
+    project,
+    require_precision,
+    sample_projection,
+)
 
 
 class CompressedNormal(CompressedDistribution):
@@ -65,7 +72,7 @@ class CompressedNormal(CompressedDistribution):
 
     @validate_sample
     def log_prob(self, value: Any) -> jax.Array:
-        """``log p(y | w, σ)`` of the rows that compress to ``value``."""
+        """``log p(y | w, σ)`` of the rows that compress to ``value``; −∞ where it cannot be represented."""
         dtype, compressed = self.noise_scale.dtype, self.statistics.compressed
 
         def one(value, fitted, noise_scale, constant, reference_scale):
@@ -77,7 +84,8 @@ class CompressedNormal(CompressedDistribution):
         n = jnp.asarray(self.statistics.moments.num_rows, dtype)
         arguments = (value, project(self.statistics, self.weights), self.noise_scale)
         constants = (compressed.log_constant, compressed.reference_variance**0.5)
-        return vectorize(one, "(p),(k),(),(),()->()", arguments + constants, dtype)
+        result = vectorize(one, "(p),(k),(),(),()->()", arguments + constants, dtype)
+        return jnp.where(jnp.isnan(result), -jnp.inf, result)
 
     def sample(self, key: jax.Array, sample_shape: tuple[int, ...] = ()) -> jax.Array:
         """Draw compressed data given the weights. O(m·rank) a draw."""
@@ -85,6 +93,23 @@ class CompressedNormal(CompressedDistribution):
         shape = sample_shape + self.batch_shape
         weights = jnp.broadcast_to(self.weights, (*shape, self.statistics.num_features))
         return sample_projection(key, self.statistics, weights, jnp.broadcast_to(self.noise_scale, shape))
+
+    @property
+    def mean(self) -> jax.Array:
+        """Mean of c and rss."""
+        return self.joined_moments(project(self.statistics, self._batched_weights()), 1.0)
+
+    @property
+    def variance(self) -> jax.Array:
+        """Variance of c and rss."""
+        noise_variance = self.batched_noise_scale**2
+        shape = (*self.batch_shape, self.event_shape[0] - 1)
+        empty = null_directions(self.statistics, shape)
+        c = jnp.where(empty, 0, jnp.broadcast_to(noise_variance[..., None], shape))
+        return self.joined_moments(c, 2 * noise_variance)
+
+    def _batched_weights(self) -> jax.Array:
+        return jnp.broadcast_to(self.weights, (*self.batch_shape, self.statistics.num_features))
 
     @staticmethod
     def infer_shapes(statistics: Any, weights: Any, noise_scale: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -90,27 +90,19 @@ class SparseGP(CompressedDistribution):
     @property
     def mean(self) -> jax.Array:
         """Prior mean of c and rss."""
-        return self._joined(project(self.statistics, self._weight_moments()[0]), 1.0)
+        return self.joined_moments(project(self.statistics, self._weight_moments()[0]), 1.0)
 
     @property
     def variance(self) -> jax.Array:
         """Prior variance of c and rss."""
         factor = jnp.asarray(self.statistics.compressed.factor, self.noise_scale.dtype)
         scale = self._weight_moments()[1]
-        noise_variance = self._noise_scale() ** 2
+        noise_variance = self.batched_noise_scale**2
         explained = (
             (scale * jnp.broadcast_to(factor, scale.shape)) ** 2 if factor.ndim == 1 else scale**2 @ (factor**2).T
         )
         empty = null_directions(self.statistics, explained.shape)
-        return self._joined(explained + jnp.where(empty, 0, noise_variance[..., None]), 2 * noise_variance)
-
-    def _joined(self, c: jax.Array, multiple: Any) -> jax.Array:
-        """Moments of c, and ``multiple·σ²·(n − rank)`` for rss."""
-        dof = jnp.asarray(self.statistics.moments.num_rows - self.statistics.compressed.rank, c.dtype)
-        return jnp.concatenate([c, (multiple * self._noise_scale() ** 2 * dof)[..., None]], axis=-1)
-
-    def _noise_scale(self) -> jax.Array:
-        return jnp.broadcast_to(self.noise_scale, self.batch_shape)
+        return self.joined_moments(explained + jnp.where(empty, 0, noise_variance[..., None]), 2 * noise_variance)
 
     def _weight_moments(self) -> tuple[jax.Array, jax.Array]:
         """Prior means and standard deviations of the weights, shape batch + (m,)."""

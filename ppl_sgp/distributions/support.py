@@ -43,6 +43,19 @@ class CompressedDistribution(dist.Distribution):
     support = compressed_data
     reparametrized_params: list[str] = []
 
+    statistics: SufficientStatistics
+    noise_scale: jax.Array
+
+    @property
+    def batched_noise_scale(self) -> jax.Array:
+        """The noise of every member of the batch."""
+        return jnp.broadcast_to(self.noise_scale, self.batch_shape)
+
+    def joined_moments(self, c: jax.Array, multiple: Any) -> jax.Array:
+        """Moments of c, shape batch + (rank,), joined with ``multiple·σ²·(n − rank)`` for rss."""
+        dof = jnp.asarray(self.statistics.moments.num_rows - self.statistics.compressed.rank, c.dtype)
+        return jnp.concatenate([c, (multiple * self.batched_noise_scale**2 * dof)[..., None]], axis=-1)
+
     def expand(self, batch_shape: tuple[int, ...]) -> dist.Distribution:
         """Expand as any distribution; but refuse a plate that would count the data again."""
         _refuse_plates(type(self).__name__, tuple(batch_shape), self.batch_shape)

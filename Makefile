@@ -27,9 +27,9 @@ demo: $(VENV)/.demo-installed
 
 test: test-float64 test-float32
 
-# One lane: the test suite, then the doctests.
+# One lane: the test suite, then the doctests. Two processes with a BLAS thread each: tests mostly compile.
 define lane
-	JAX_ENABLE_X64=$(1) "$(PY)" -m pytest $(PYTEST_ARGS)
+	JAX_ENABLE_X64=$(1) OPENBLAS_NUM_THREADS=1 "$(PY)" -m pytest --numprocesses 2 --dist loadfile $(PYTEST_ARGS)
 	JAX_ENABLE_X64=$(1) "$(PY)" -m pytest --doctest-modules ppl_sgp
 endef
 

@@ -109,12 +109,8 @@ y_sd = np.sqrt(curve.variance + curve.noise_variance)
 
 figure, (whole, zoom) = plt.subplots(1, 2, figsize=(12, 4.5), width_ratios=(3, 2), layout="constrained")
 for ax in (whole, zoom):
-    ax.fill_between(
-        fine, mean - 1.645 * y_sd, mean + 1.645 * y_sd, color="tab:blue", alpha=0.2, lw=0, label="90%, new week"
-    )
-    ax.fill_between(
-        fine, mean - 1.645 * f_sd, mean + 1.645 * f_sd, color="tab:blue", alpha=0.5, lw=0, label="90%, curve"
-    )
+    for sd, alpha, label in ((y_sd, 0.2, "90%, new week"), (f_sd, 0.5, "90%, curve")):
+        ax.fill_between(fine, mean - 1.645 * sd, mean + 1.645 * sd, color="tab:blue", alpha=alpha, lw=0, label=label)
     ax.plot(fine, mean, color="tab:blue", lw=1)
     ax.plot(year[~held_out], co2[~held_out], ".", color="0.25", ms=2.5, label="weekly means")
     ax.plot(year[held_out], co2[held_out], ".", color="tab:orange", ms=4, label="held out")

@@ -35,7 +35,7 @@ def test_statistics_of_the_wrong_type(wrong):
         ("0.4", "`noise_scale` must be"),
         ("loud", "`noise_scale` must be a positive number.*got str"),
     ],
-    ids=str,
+    ids=["half-normal", "student-t", "negative", "zero", "digits", "word"],
 )
 def test_noise_scale_of_the_wrong_kind(stats, noise_scale, message):
     with pytest.raises(ValueError, match=message):

@@ -34,6 +34,11 @@ class FourierGP:
 
     def __call__(self, statistics: SufficientStatistics) -> None:
         """Sample hyperparameters and observe the compressed data."""
+        if not isinstance(statistics, SufficientStatistics):
+            raise ValueError(
+                "fourier_gp is a model of one argument, the statistics from sgp.sufficient_statistics(basis, X, y); "
+                f"got {type(statistics).__name__}."
+            )
         basis = statistics.basis
         if not isinstance(basis, FourierBasis):
             raise ValueError(

@@ -30,7 +30,7 @@ test: test-float64 test-float32
 # One lane: the test suite, then the doctests. Two processes with a BLAS thread each: tests mostly compile.
 define lane
 	JAX_ENABLE_X64=$(1) OPENBLAS_NUM_THREADS=1 "$(PY)" -m pytest --numprocesses 2 --dist loadfile $(PYTEST_ARGS)
-	JAX_ENABLE_X64=$(1) "$(PY)" -m pytest --doctest-modules ppl_sgp
+	JAX_ENABLE_X64=$(1) OPENBLAS_NUM_THREADS=1 "$(PY)" -m pytest --numprocesses 2 --doctest-modules ppl_sgp
 endef
 
 test-float64: $(VENV)/.test-installed

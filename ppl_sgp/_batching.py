@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import jax
@@ -13,7 +14,8 @@ def vectorize(function: Callable[..., Any], signature: str, arguments: Sequence[
     """Apply ``function`` over the broadcast batch axes of ``arguments``, cast to ``dtype``.
 
     Batch axes are aligned explicitly, so that JAX's rank promotion may be "raise". An argument
-    without a batch is not repeated: what depends on it alone is computed once.
+    without a batch is not repeated: what depends on it alone is computed once. Matrix products run
+    in :func:`full_precision`.
 
     :param signature: core dimensions, in the notation of ``jax.numpy.vectorize``.
     """
@@ -21,7 +23,13 @@ def vectorize(function: Callable[..., Any], signature: str, arguments: Sequence[
     arrays = [jnp.asarray(argument, dtype) for argument in arguments]
     batch_rank = max(array.ndim - core for array, core in zip(arrays, core_ranks, strict=True))
     aligned = [_pad(array, batch_rank + core) for array, core in zip(arrays, core_ranks, strict=True)]
-    return jnp.vectorize(function, signature=signature)(*aligned)
+    with full_precision():
+        return jnp.vectorize(function, signature=signature)(*aligned)
+
+
+def full_precision() -> AbstractContextManager[None]:
+    """Matrix products in the precision of their operands: some accelerators keep 10 bits of float32 by default."""
+    return jax.default_matmul_precision("highest")
 
 
 def _inputs(signature: str) -> list[str]:

@@ -208,7 +208,6 @@ def _solve_primal(design: Design, g: jax.Array, e: jax.Array) -> Solution:
     G = design.factor * g[None, :]
     L = _unit_factor(G, g[:, None] * design.gram * g[None, :])
     u = cho_solve((L, True), G.T @ e)
-    u = u + cho_solve((L, True), G.T @ (e - G @ u) - u)  # one refinement, for the float32 form
     inverse = solve_triangular(L, jnp.eye(len(L), dtype=L.dtype), lower=True)
     return Solution(u, 1 - jnp.sum(inverse**2, axis=0), e - G @ u, _log_determinant(L))
 

@@ -10,8 +10,9 @@ import os
 
 # Read when JAX starts its backend, so they have to be set before anything imports it. Most of the suite's time is
 # compilation, which the lowest level of optimisation shortens by a third.
-FLAGS = "--xla_force_host_platform_device_count=2 --xla_backend_optimization_level=0"
-os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {FLAGS}".strip()
+os.environ["XLA_FLAGS"] = (
+    os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=2 --xla_backend_optimization_level=0"
+).strip()
 os.environ.setdefault("MPLBACKEND", "Agg")
 
 import jax

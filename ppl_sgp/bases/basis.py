@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import _checks
+from .._batching import full_precision
 from ..kernels import Kernel
 from ..priors import DiagonalPrior
 
@@ -57,7 +58,8 @@ class Basis(abc.ABC):
         """
         _checks.inputs_matrix(X, self.input_dim, type(self).__name__)
         X = jnp.asarray(X)
-        return self._features(X.astype(_checks.common_dtype(X)), jnp)
+        with full_precision():
+            return self._features(X.astype(_checks.common_dtype(X)), jnp)
 
     def host_features(self, X: Any) -> np.ndarray:
         """Features in float64 NumPy, whatever JAX's precision: what the pass over the data uses.

@@ -12,6 +12,7 @@ from numpyro.distributions import constraints
 from numpyro.primitives import _PYRO_STACK, plate
 
 from .. import _checks
+from .._batching import full_precision
 from ..statistics.statistics import SufficientStatistics
 
 
@@ -122,7 +123,8 @@ def sample_residual(key: jax.Array, statistics: SufficientStatistics, noise_scal
 def project(statistics: SufficientStatistics, weights: jax.Array) -> jax.Array:
     """``Rw`` for weights of shape batch + (m,)."""
     factor = jnp.asarray(statistics.compressed.factor, weights.dtype)
-    return weights * jnp.broadcast_to(factor, weights.shape) if factor.ndim == 1 else weights @ factor.T
+    with full_precision():
+        return weights * jnp.broadcast_to(factor, weights.shape) if factor.ndim == 1 else weights @ factor.T
 
 
 def sample_projection(

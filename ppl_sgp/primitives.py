@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpyro
 
 from .distributions.compressed_normal import CompressedNormal
 from .distributions.sparse_gp import SparseGP
+from .distributions.support import CompressedDistribution
 from .priors import DiagonalPrior
 from .statistics.statistics import SufficientStatistics
 
@@ -40,7 +42,7 @@ def observe(name: str, statistics: SufficientStatistics, prior: DiagonalPrior, n
         >>> density.shape
         ()
     """
-    return numpyro.sample(name, SparseGP(statistics, prior, noise_scale), obs=statistics.projection)
+    return _observe(name, SparseGP(statistics, prior, noise_scale))
 
 
 def observe_weights(name: str, statistics: SufficientStatistics, weights: Any, noise_scale: Any) -> jax.Array:
@@ -66,4 +68,16 @@ def observe_weights(name: str, statistics: SufficientStatistics, weights: Any, n
         >>> with numpyro.handlers.seed(rng_seed=0):
         ...     horseshoe(stats)
     """
-    return numpyro.sample(name, CompressedNormal(statistics, weights, noise_scale), obs=statistics.projection)
+    return _observe(name, CompressedNormal(statistics, weights, noise_scale))
+
+
+def _observe(name: str, site: CompressedDistribution) -> jax.Array:
+    projection = site.statistics.projection
+    if site.batch_shape != jnp.shape(projection)[:-1]:
+        raise ValueError(
+            f"observe: the parameters of {name!r} make a batch of shape {site.batch_shape}, but the data are one "
+            f"observation for each output, shape {jnp.shape(projection)[:-1]}: they would be counted again for each "
+            "member. Noise known to differ between rows goes into `sufficient_statistics(..., row_weights=...)`; a "
+            "batch of parameters goes through `jax.vmap`, or `SparseGP(...).log_prob`."
+        )
+    return numpyro.sample(name, site, obs=projection)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import jax
@@ -59,11 +60,17 @@ class CompressedDistribution(dist.Distribution):
 
     def expand(self, batch_shape: tuple[int, ...]) -> dist.Distribution:
         """Expand as any distribution; but refuse a plate that would count the data again."""
-        _refuse_plates(type(self).__name__, tuple(batch_shape), self.batch_shape)
-        return super().expand(batch_shape)
+        batch_shape = tuple(batch_shape)
+        _refuse_plates(type(self).__name__, batch_shape, jnp.shape(self.statistics.projection)[:-1])
+        # Of the same class, so that a plate around an expanded site asks here again.
+        expanded = copy.copy(self)
+        expanded.noise_scale = jnp.broadcast_to(self.noise_scale, batch_shape)
+        expanded._batch_shape = batch_shape
+        return expanded
 
 
 def _refuse_plates(owner: str, batch_shape: tuple[int, ...], own_shape: tuple[int, ...]) -> None:
+    """``own_shape`` is that of the outputs: the one batch which does not repeat the data."""
     plates = [handler for handler in _PYRO_STACK if isinstance(handler, plate)]
     subsampled = [p for p in plates if p.subsample_size != p.size]
     repeated = bool(plates) and int(np.prod(batch_shape)) != int(np.prod(own_shape))

@@ -130,3 +130,24 @@ def test_hyperparameters_may_live_in_plates_that_do_not_hold_the_site(stats):
         sgp.observe("y", stats, sgp.DiagonalPrior(scale), 0.4)
 
     assert np.isfinite(joint(ard, stats, {"scale": np.full(M, 0.7)}))
+
+
+def noise_for_each_row(stats):
+    sgp.observe("y", stats, sgp.DiagonalPrior(1.0), jnp.full(N, 0.4))
+
+
+def expanded_beforehand(stats):
+    numpyro.sample("y", sgp.SparseGP(stats, sgp.DiagonalPrior(1.0), 0.4).expand((N,)), obs=stats.projection)
+
+
+@pytest.mark.parametrize("statement", [noise_for_each_row, expanded_beforehand])
+def test_a_batch_as_large_as_the_plate_does_not_hide_the_repetition(stats, statement):
+    refused([(N, None, None)], statement, stats, "row_weights|outside the data plate")
+
+
+def test_a_batch_of_noise_scales_is_not_one_observation(stats):
+    """Without a plate NumPyro would add the evidences of all noise scales up."""
+    with pytest.raises(ValueError, match=r"batch of shape \(60,\).*row_weights"):
+        sgp.observe("y", stats, sgp.DiagonalPrior(1.0), jnp.full(60, 0.4))
+    with pytest.raises(ValueError, match=r"batch of shape \(3,\).*row_weights"):
+        sgp.observe_weights("y", stats, jnp.zeros((3, stats.num_features)), 0.4)

@@ -204,17 +204,15 @@ def _solve_diagonal(G: jax.Array, e: jax.Array) -> Solution:
 
 
 def _solve_primal(design: Design, g: jax.Array, e: jax.Array) -> Solution:
-    """Factors of size m: I + GᵀG = LLᵀ."""
-    G = design.factor * g[None, :]
-    L = _unit_factor(G, g[:, None] * design.gram * g[None, :])
-    u = cho_solve((L, True), G.T @ e)
-    inverse = solve_triangular(L, jnp.eye(len(L), dtype=L.dtype), lower=True)
-    return Solution(u, 1 - jnp.sum(inverse**2, axis=0), e - G @ u, _log_determinant(L))
+    """Factors of size m: I + GᵀG = LLᵀ, without forming G (each pass over m² numbers counts)."""
+    L = _cholesky(g[:, None] * design.gram * g[None, :])
+    u = cho_solve((L, True), g * (e @ design.factor))
+    return Solution(u, 1 - _inverse_diagonal(L), e - design.factor @ (g * u), _log_determinant(L))
 
 
 def _solve_dual(G: jax.Array, e: jax.Array) -> Solution:
     """Factors of size rank: I + GGᵀ = LLᵀ, by the identity (I + GᵀG)⁻¹Gᵀ = Gᵀ(I + GGᵀ)⁻¹."""
-    L = _unit_factor(G.T, None)
+    L = _unit_factor(G)
     residual = cho_solve((L, True), e)
     residual = residual + cho_solve((L, True), e - residual - G @ (G.T @ residual))
     half = solve_triangular(L, G, lower=True)
@@ -222,24 +220,34 @@ def _solve_dual(G: jax.Array, e: jax.Array) -> Solution:
     return Solution(u, jnp.sum(half**2, axis=0), residual, _log_determinant(L))
 
 
-def _unit_factor(G: jax.Array, gram: jax.Array | None) -> jax.Array:
-    """Lower triangular L with ``LLᵀ = I + GᵀG``.
+def _unit_factor(G: jax.Array) -> jax.Array:
+    """Lower triangular L with ``LLᵀ = I + GGᵀ``.
 
-    float64 uses a Cholesky factorisation. In float32 forming GᵀG would square the condition number
+    float64 uses a Cholesky factorisation. In float32 forming GGᵀ would square the condition number
     beyond its digits, so L comes from a QR factorisation.
-
-    :param G: shape (k, m).
-    :param gram: ``GᵀG`` if it is already known, which is cheaper than forming it.
     """
-    if G.dtype != jnp.float64:
-        return qr_factor(G)
-    return jnp.linalg.cholesky(jnp.eye(G.shape[1]) + (G.T @ G if gram is None else gram), symmetrize_input=False)
+    return _cholesky(G @ G.T) if G.dtype == jnp.float64 else qr_factor(G.T)
+
+
+def _cholesky(gram: jax.Array) -> jax.Array:
+    return jnp.linalg.cholesky(jnp.eye(len(gram), dtype=gram.dtype) + gram, symmetrize_input=False)
 
 
 def qr_factor(G: jax.Array) -> jax.Array:
     """Lower triangular L with ``LLᵀ = I + GᵀG``, from a QR factorisation of ``[G; I]``: slower, and always defined."""
     upper = jnp.linalg.qr(jnp.concatenate([G, jnp.eye(G.shape[1], dtype=G.dtype)]), mode="r")
     return (upper * jnp.sign(jnp.diagonal(upper))[:, None]).T
+
+
+def _inverse_diagonal(L: jax.Array) -> jax.Array:
+    """The diagonal of ``(LLᵀ)⁻¹``: squared columns of L⁻¹, in panels that leave out the zeros above them."""
+    m = len(L)
+    width = max(64, -(-m // 4))
+    panels = [
+        solve_triangular(L[start:, start:], jnp.eye(m - start, min(width, m - start), dtype=L.dtype), lower=True)
+        for start in range(0, m, width)
+    ]
+    return jnp.concatenate([jnp.sum(panel**2, axis=0) for panel in panels])
 
 
 def _log_determinant(L: jax.Array) -> jax.Array:

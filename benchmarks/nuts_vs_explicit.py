@@ -37,6 +37,7 @@ from numpyro.infer import NUTS, init_to_median
 import ppl_sgp as sgp
 
 SITES = ("lengthscale", "amplitude", "noise_scale")
+TIMED_DRAWS = 100  # of each short run that is timed
 TARGET = 250  # times the effective draws a second of the peer, at the largest n
 
 
@@ -104,7 +105,6 @@ class Record:
 
     hyperparameters: list = dataclasses.field(default_factory=list)
     steps: list = dataclasses.field(default_factory=list)
-    seconds: list = dataclasses.field(default_factory=list)
     warmup_steps: list = dataclasses.field(default_factory=list)
     divergences: int = 0
     last: Any = None
@@ -114,14 +114,10 @@ class Record:
         start = chain.start._replace(rng_key=jax.random.key(seed))
         _, state, (_, steps, _) = chain.run(start, num_draws)
         self.warmup_steps.append(int(steps.sum()))
-        seconds, self.last, (values, steps, diverging) = chain.run(state, num_draws)
+        _, self.last, (values, steps, diverging) = chain.run(state, num_draws)
         self.hyperparameters.append(values)
-        self.seconds.append(seconds)
         self.steps.append(int(steps.sum()))
         self.divergences += int(diverging.sum())
-
-    def seconds_per_leapfrog(self) -> float:
-        return median(s / k for s, k in zip(self.seconds, self.steps, strict=True))
 
     def speeds(self, per_leapfrog: float) -> tuple[float, ...]:
         """ESS, steps a draw, time a step, time a draw, ESS a second, the same with warm-up; at a given time a step."""
@@ -141,6 +137,17 @@ def make_data(name: str, n: int, m: int, seed: int):
     else:
         basis = sgp.FourierBasis.from_data(jax.random.key(seed), np.linspace(0, 1, 1001)[:, None], m)
     return sgp.sufficient_statistics(basis, X, y), basis.host_features(X), y
+
+
+def seconds_per_leapfrog(chains: dict[int, Chain], records: dict[int, Record], repeats: int) -> dict[int, float]:
+    """Medians over short runs from the last states, n in turn, so that drifts of the machine hit all alike."""
+    seconds: dict[int, list[float]] = {n: [] for n in chains}
+    states = {n: record.last for n, record in records.items()}
+    for _ in range(repeats):
+        for n, chain in chains.items():
+            spent, states[n], (_, steps, _) = chain.run(states[n], TIMED_DRAWS)
+            seconds[n].append(spent / int(steps.sum()))
+    return {n: median(values) for n, values in seconds.items()}
 
 
 def continue_on_rows(rows: Chain, state: Any, budget: float) -> tuple[list[float], list[int], list[dict[str, Any]]]:
@@ -165,9 +172,10 @@ def compare(name: str, args: argparse.Namespace) -> dict[str, bool]:
     forms = [f"n = {n:,}: rank {int(data[n][0].compressed.rank)}, {data[n][0].evidence_cost}" for n in sizes]
     print(f"\n{name} basis, m = {args.features}; {'; '.join(forms)}")
     ours, chains = {n: Record() for n in sizes}, {n: Chain(collapsed, (data[n][0],), args.draws) for n in sizes}
-    for seed in range(args.chains):  # n in turn, so that drifts of the machine hit all alike
+    for seed in range(args.chains):
         for n in sizes:
             ours[n].add(chains[n], seed, args.draws)
+    our_step = seconds_per_leapfrog(chains, ours, args.repeats)
     table, outcomes, ratios = [], {}, {}
     for n in sizes:
         stats, Phi, y = data[n]
@@ -186,7 +194,7 @@ def compare(name: str, args: argparse.Namespace) -> dict[str, bool]:
             series = {site: np.concatenate([value[site] for value in drawn]) for site in SITES}
             direct = effective_draws([series]) / sum(seconds)
         per_leapfrog = median(s / k for s, k in zip(seconds, steps, strict=True))
-        a, b = ours[n].speeds(ours[n].seconds_per_leapfrog()), peer.speeds(per_leapfrog)
+        a, b = ours[n].speeds(our_step[n]), peer.speeds(per_leapfrog)
         ratios[n] = a[-2] / b[-2]
         outcomes[f"{name}: no divergences of ours at n = {n:,}"] = ours[n].divergences == 0
         count = f"{args.peer_chains} x {args.peer_draws}, and {len(seconds)} over rows"
@@ -205,7 +213,7 @@ def compare(name: str, args: argparse.Namespace) -> dict[str, bool]:
     target = f"{name}: at least {TARGET}x the ESS/s of explicit weights at n = {largest:,} ({ratios[largest]:,.0f}x)"
     outcomes[target] = ratios[largest] >= TARGET
     for what, index in (("step", 2), ("draw", 3)):
-        times = [ours[n].speeds(ours[n].seconds_per_leapfrog())[index] for n in sizes]
+        times = [ours[n].speeds(our_step[n])[index] for n in sizes]
         spread = max(times) / min(times)
         outcomes[f"{name}: our time a {what} flat in n within 10% (largest / smallest {spread:.3f})"] = spread <= 1.1
     return outcomes
@@ -224,14 +232,15 @@ def main() -> None:
     parser.add_argument("--features", type=int, default=100)
     parser.add_argument("--bases", nargs="+", default=["fourier", "laplace"], choices=["fourier", "laplace"])
     parser.add_argument("--draws", type=int, default=1000, help="draws of a chain, and of its warm-up")
-    parser.add_argument("--chains", type=int, default=4, help="chains of ours; each is also a repeat of the timing")
+    parser.add_argument("--chains", type=int, default=4, help="chains of ours")
+    parser.add_argument("--repeats", type=int, default=25, help="timings of ours, each of 100 draws")
     parser.add_argument("--peer-chains", type=int, default=2)
     parser.add_argument("--peer-draws", type=int, default=600, help="the same for the explicit model")
     parser.add_argument("--budget", type=float, default=45.0, help="seconds of sampling on the n rows, for each n")
     args = parser.parse_args()
     if args.smoke:
         args.rows, args.features, args.draws, args.chains, args.budget = [300, 900], 8, 60, 2, 1.0
-        args.peer_chains, args.peer_draws = 1, 60
+        args.peer_chains, args.peer_draws, args.repeats = 1, 60, 3
     numpyro.enable_x64()
     print_header("NUTS: collapsed against explicit weights", {k: v for k, v in vars(args).items() if k != "smoke"})
     outcomes = {}

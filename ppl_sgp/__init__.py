@@ -2,54 +2,92 @@
 
 from . import models
 from .bases.basis import Basis
+from .bases.columns import SelectedColumns
 from .bases.fourier import FourierBasis
+from .bases.grid_eigen import GridEigenBasis
+from .bases.interpolation import InterpolationBasis
+from .bases.laplace import LaplaceBasis
+from .bases.linear import LinearBasis
+from .bases.nystrom import NystromBasis
+from .bases.periodic import PeriodicBasis
+from .bases.polynomial import PolynomialBasis
 from .bases.rotated import RotatedBasis
+from .bases.stack import StackedBasis, stack
+from .bases.user import CallableBasis
 from .diagnostics.leave_one_out import leave_one_out
 from .diagnostics.to_arviz import EXTRA_FIELDS, to_arviz
 from .distributions.compressed_normal import CompressedNormal
 from .distributions.sparse_gp import SparseGP
 from .distributions.weight_posterior import weight_posterior
-from .evidence import log_evidence
+from .evidence import evidence_cost, log_evidence
 from .fit import EvidenceFit, fit_evidence
 from .kernels import (
+    ArcCosine,
     Kernel,
+    Linear,
     Matern12,
     Matern32,
     Matern52,
+    Periodic,
+    Polynomial,
     RationalQuadratic,
     SquaredExponential,
 )
+from .latent import LatentGP, latent
 from .predict import Prediction, predict
 from .primitives import observe, observe_weights
-from .priors import DiagonalPrior
+from .priors import BlockPrior, DensePrior, DiagonalPrior, HouseholderPrior, KroneckerPrior, WeightPrior
 from .statistics.from_data import ChunkError, sufficient_statistics
 from .statistics.statistics import SufficientStatistics
 
 __all__ = [
     "EXTRA_FIELDS",
+    "ArcCosine",
     "Basis",
+    "BlockPrior",
+    "CallableBasis",
     "ChunkError",
     "CompressedNormal",
+    "DensePrior",
     "DiagonalPrior",
     "EvidenceFit",
     "FourierBasis",
+    "GridEigenBasis",
+    "HouseholderPrior",
+    "InterpolationBasis",
     "Kernel",
+    "KroneckerPrior",
+    "LaplaceBasis",
+    "LatentGP",
+    "Linear",
+    "LinearBasis",
     "Matern12",
     "Matern32",
     "Matern52",
+    "NystromBasis",
+    "Periodic",
+    "PeriodicBasis",
+    "Polynomial",
+    "PolynomialBasis",
     "Prediction",
     "RationalQuadratic",
     "RotatedBasis",
+    "SelectedColumns",
     "SparseGP",
     "SquaredExponential",
+    "StackedBasis",
     "SufficientStatistics",
+    "WeightPrior",
+    "evidence_cost",
     "fit_evidence",
+    "latent",
     "leave_one_out",
     "log_evidence",
     "models",
     "observe",
     "observe_weights",
     "predict",
+    "stack",
     "sufficient_statistics",
     "to_arviz",
     "weight_posterior",

@@ -11,11 +11,11 @@ import numpyro
 from .distributions.compressed_normal import CompressedNormal
 from .distributions.sparse_gp import SparseGP
 from .distributions.support import CompressedDistribution
-from .priors import DiagonalPrior
+from .priors import WeightPrior
 from .statistics.statistics import SufficientStatistics
 
 
-def observe(name: str, statistics: SufficientStatistics, prior: DiagonalPrior, noise_scale: Any) -> jax.Array:
+def observe(name: str, statistics: SufficientStatistics, prior: WeightPrior, noise_scale: Any) -> jax.Array:
     """Observe the data, with the weights marginalised: ``sample(name, SparseGP(...), obs=statistics.projection)``.
 
     Call it outside any data plate. For the prior predictive use

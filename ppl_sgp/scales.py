@@ -10,6 +10,8 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
 
 #: Standard deviation of the logarithm of a lengthscale under its default prior: a factor e either way.
 LOG_LENGTHSCALE_SPREAD = 1.0
@@ -35,3 +37,25 @@ def lengthscale_prior(input_scale: Any) -> tuple[jax.Array, float]:
     input_scale = jnp.asarray(input_scale)
     varying = jnp.where(input_scale > 0, input_scale, 1)
     return varying * (input_scale.shape[-1] ** 0.5 / 2), LOG_LENGTHSCALE_SPREAD
+
+
+def log_normal_by_mode(mode: float, variance: float, unit: Any = 1.0) -> dist.LogNormal:
+    """Prior of a standard deviation whose square is ``unit²`` times a log-normal of given mode and variance.
+
+    With ``u = exp(s²)`` the log variance s² solves ``(u − 1)u³ = variance/mode²``, and the log median is
+    ``log mode + s²`` (Evans 2022, section 5.4.2, states hyper-priors so; the solution is not printed).
+
+    :param mode: mode of the squared quantity, in units of ``unit²``.
+    :param variance: variance of the squared quantity, in units of ``unit⁴``.
+    :param unit: the unit of the quantity itself.
+
+    .. doctest::
+
+        >>> prior = log_normal_by_mode(1.0, 100.0)
+        >>> round(2 * float(prior.scale), 4), round(2 * float(prior.loc), 4)
+        (1.1122, 1.237)
+    """
+    roots = np.roots([1.0, -1.0, 0.0, 0.0, -variance / mode**2])
+    u = float(max(root.real for root in roots if abs(root.imag) < 1e-9 * abs(root)))
+    median = mode * u
+    return dist.LogNormal(0.5 * np.log(median) + jnp.log(jnp.asarray(unit)), 0.5 * np.log(u) ** 0.5)

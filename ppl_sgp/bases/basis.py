@@ -13,7 +13,7 @@ import numpy as np
 from .. import _checks
 from .._batching import full_precision
 from ..kernels import Kernel
-from ..priors import DiagonalPrior
+from ..priors import WeightPrior
 
 
 class Basis(abc.ABC):
@@ -38,7 +38,10 @@ class Basis(abc.ABC):
     def _features(self, X: Any, xp: ModuleType) -> Any:
         """Features (n, m) of valid inputs (n, d), computed with ``xp`` (``numpy`` or ``jax.numpy``)."""
 
-    def weight_prior(self, kernel: Kernel) -> DiagonalPrior:
+    def _check_domain(self, X: Any) -> None:  # noqa: B027 - most bases are good for all inputs
+        """Warn of valid inputs (n, d) outside the domain of the features, or refuse them, where they can be read."""
+
+    def weight_prior(self, kernel: Kernel) -> WeightPrior:
         """The prior over weights for which ``f(x) = φ(x)ᵀw`` has (approximately) the covariance ``kernel``.
 
         :param kernel: the target kernel.
@@ -58,6 +61,7 @@ class Basis(abc.ABC):
         """
         _checks.inputs_matrix(X, self.input_dim, type(self).__name__)
         X = jnp.asarray(X)
+        self._check_domain(X)
         with full_precision():
             return self._features(X.astype(_checks.common_dtype(X)), jnp)
 
@@ -69,4 +73,6 @@ class Basis(abc.ABC):
         :raises ValueError: if ``X`` has the wrong shape.
         """
         _checks.inputs_matrix(X, self.input_dim, type(self).__name__)
-        return self._features(np.asarray(X, dtype=np.float64), np)
+        X = np.asarray(X, dtype=np.float64)
+        self._check_domain(X)
+        return self._features(X, np)

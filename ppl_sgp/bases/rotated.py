@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Any
 
-from .._pytree import pytree_dataclass
+from .._pytree import pytree_dataclass, static
 from .basis import Basis
 
 
@@ -17,10 +17,13 @@ class RotatedBasis(Basis):
 
     :param basis: the basis φ.
     :param rotation: W, shape (m, m).
+    :param num_orthonormal: how many features, the first ones, have norm one over the rows; the others
+        are orthogonal only.
     """
 
     basis: Basis
     rotation: Any
+    num_orthonormal: int = static(default=0)
 
     @property
     def num_features(self) -> int:
@@ -31,6 +34,9 @@ class RotatedBasis(Basis):
     def input_dim(self) -> int:
         """The number of input columns d."""
         return self.basis.input_dim
+
+    def _check_domain(self, X: Any) -> None:
+        self.basis._check_domain(X)
 
     def _features(self, X: Any, xp: ModuleType) -> Any:
         return self.basis._features(X, xp) @ xp.asarray(self.rotation, dtype=X.dtype)

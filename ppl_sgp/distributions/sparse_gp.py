@@ -11,7 +11,8 @@ from numpyro.distributions.util import validate_sample
 from numpyro.util import is_prng_key
 
 from .. import _checks, evidence
-from ..priors import DiagonalPrior
+from ..evidence import joint
+from ..priors import DiagonalPrior, WeightPrior
 from ..statistics.statistics import SufficientStatistics
 from .support import (
     CompressedDistribution,
@@ -56,7 +57,7 @@ class SparseGP(CompressedDistribution):
     def __init__(
         self,
         statistics: SufficientStatistics,
-        prior: DiagonalPrior,
+        prior: WeightPrior,
         noise_scale: Any,
         *,
         validate_args: bool | None = None,
@@ -82,33 +83,46 @@ class SparseGP(CompressedDistribution):
         assert is_prng_key(key)
         key_w, key_data = jax.random.split(key)
         shape = sample_shape + self.batch_shape
-        mean, scale = self._weight_moments()
-        z = jax.random.normal(key_w, (*shape, self.statistics.num_features), scale.dtype)
-        weights = jnp.broadcast_to(mean, z.shape) + jnp.broadcast_to(scale, z.shape) * z
+        z = jax.random.normal(key_w, (*shape, self.statistics.num_features), self.noise_scale.dtype)
+        weights = jnp.broadcast_to(self._broadcast(self._prior_mean()), z.shape) + self._root_times(z)
         return sample_projection(key_data, self.statistics, weights, jnp.broadcast_to(self.noise_scale, shape))
 
     @property
     def mean(self) -> jax.Array:
         """Prior mean of c and rss."""
-        return self.joined_moments(project(self.statistics, self._weight_moments()[0]), 1.0)
+        return self.joined_moments(project(self.statistics, self._broadcast(self._prior_mean())), 1.0)
 
     @property
     def variance(self) -> jax.Array:
         """Prior variance of c and rss."""
-        factor = jnp.asarray(self.statistics.compressed.factor, self.noise_scale.dtype)
-        scale = self._weight_moments()[1]
-        noise_variance = self.batched_noise_scale**2
-        explained = (
-            (scale * jnp.broadcast_to(factor, scale.shape)) ** 2 if factor.ndim == 1 else scale**2 @ (factor**2).T
-        )
+        explained, noise_variance = self._explained_variance(), self.batched_noise_scale**2
         empty = null_directions(self.statistics, explained.shape)
         return self.joined_moments(explained + jnp.where(empty, 0, noise_variance[..., None]), 2 * noise_variance)
 
-    def _weight_moments(self) -> tuple[jax.Array, jax.Array]:
-        """Prior means and standard deviations of the weights, shape batch + (m,)."""
-        _, log_scale, mean = evidence.prepare(self.statistics, self.prior, self.noise_scale.dtype)
-        shape = (*self.batch_shape, self.statistics.num_features)
-        return jnp.broadcast_to(mean, shape), jnp.broadcast_to(jnp.exp(log_scale), shape)
+    def _explained_variance(self) -> jax.Array:
+        """The diagonal of ``RS⁻¹Rᵀ``, shape batch + (rank,)."""
+        factor = jnp.asarray(self.statistics.compressed.factor, self.noise_scale.dtype)
+        if not isinstance(self.prior, DiagonalPrior):
+            R = joint.dense_factor(self.statistics, self.noise_scale.dtype)
+            explained = jnp.sum(R * self.prior.apply(R.T).T, axis=1)
+            return jnp.broadcast_to(explained, (*self.batch_shape, len(R)))
+        variance = self._broadcast(self.prior.variance)
+        return (
+            variance * jnp.broadcast_to(factor, variance.shape) ** 2 if factor.ndim == 1 else variance @ (factor**2).T
+        )
+
+    def _root_times(self, z: jax.Array) -> jax.Array:
+        """Draws of the weights about their mean, from standard normals of shape (…, m)."""
+        if isinstance(self.prior, DiagonalPrior):
+            return z * jnp.broadcast_to(self.prior.scale, z.shape)
+        return self.prior.apply_root(z.reshape(-1, z.shape[-1]).T).T.reshape(z.shape)
+
+    def _prior_mean(self) -> jax.Array:
+        return jnp.zeros((), self.noise_scale.dtype) if self.prior.mean is None else self.prior.mean
+
+    def _broadcast(self, weights: jax.Array) -> jax.Array:
+        """To shape batch + (m,)."""
+        return jnp.broadcast_to(weights, (*self.batch_shape, self.statistics.num_features))
 
     @staticmethod
     def infer_shapes(statistics: Any, prior: Any, noise_scale: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:

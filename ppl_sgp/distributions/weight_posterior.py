@@ -7,17 +7,16 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpyro.distributions as dist
-from jax.scipy.linalg import solve_triangular
+from jax.scipy.linalg import cho_solve, solve_triangular
 
 from .. import _checks, evidence
 from .._batching import vectorize
-from ..priors import DiagonalPrior
+from ..evidence import joint, scaled
+from ..priors import DiagonalPrior, WeightPrior
 from ..statistics.statistics import SufficientStatistics
 
 
-def weight_posterior(
-    statistics: SufficientStatistics, prior: DiagonalPrior, noise_scale: Any
-) -> dist.MultivariateNormal:
+def weight_posterior(statistics: SufficientStatistics, prior: WeightPrior, noise_scale: Any) -> dist.MultivariateNormal:
     """``p(w | y, θ)``, the Gaussian posterior of the weights given hyperparameters. O(m³).
 
     ``w | y ~ N(μ + γ^½u, γ^½(I + GᵀG)⁻¹γ^½)`` (Evans 2022, eq 2.14, in the whitened units of
@@ -47,15 +46,41 @@ def weight_posterior(
 
 @jax.jit
 def posterior_factors(
-    statistics: SufficientStatistics, prior: DiagonalPrior, noise_scale: Any
+    statistics: SufficientStatistics, prior: WeightPrior, noise_scale: Any
 ) -> tuple[jax.Array, jax.Array]:
     """Mean (…, m) and lower factor (…, m, m) of the covariance of the weights."""
     dtype = _checks.common_dtype(*jax.tree.leaves(prior), noise_scale)
-    design, log_scale, mean = evidence.prepare(statistics, prior, dtype)
+    if isinstance(prior, DiagonalPrior):
+        return _scaled(statistics, prior, noise_scale, dtype)
+    return _joint(statistics, prior, noise_scale, dtype)
+
+
+def _joint(statistics: SufficientStatistics, prior: Any, noise_scale: Any, dtype: Any) -> tuple[jax.Array, jax.Array]:
+    """For any covariance ``C = FFᵀ``: ``w | y ~ N(μ + Fu, F(I + GᵀG)⁻¹Fᵀ)`` with ``G = RF/σ``."""
+    m = statistics.num_features
+    R, F = joint.dense_factor(statistics, dtype), prior.apply_root(jnp.eye(m, dtype=dtype))
+    mean = jnp.zeros(m, dtype) if prior.mean is None else jnp.asarray(prior.mean, dtype)
+
+    def one(noise_scale, projection):
+        G, e = R @ F / noise_scale, (projection[:-1] - R @ mean) / noise_scale
+        L = scaled.qr_factor(G)
+        half = solve_triangular(L, F.T, lower=True)
+        tril = jnp.linalg.qr(half, mode="r").T
+        signs = jnp.where(jnp.diagonal(tril) < 0, -1, 1).astype(dtype)
+        return mean + F @ cho_solve((L, True), G.T @ e), tril * signs[None, :]
+
+    return vectorize(one, "(),(p)->(m),(m,m)", (noise_scale, statistics.projection), dtype)
+
+
+def _scaled(
+    statistics: SufficientStatistics, prior: DiagonalPrior, noise_scale: Any, dtype: Any
+) -> tuple[jax.Array, jax.Array]:
+    """For a diagonal covariance."""
+    design, log_scale, mean = scaled.prepare(statistics, prior, dtype)
 
     def one(log_scale, mean, noise_scale, projection):
-        parameters = evidence.Parameters(log_scale, mean, noise_scale, projection)
-        solution = evidence.solve(design, parameters)
+        parameters = scaled.Parameters(log_scale, mean, noise_scale, projection)
+        solution = scaled.solve(design, parameters)
         scale = jnp.exp(log_scale)
         tril = _inverse_factor(design, scale / noise_scale)
         return mean + scale * solution.weights, scale[:, None] * tril
@@ -64,7 +89,7 @@ def posterior_factors(
     return vectorize(one, "(m),(m),(),(p)->(m),(m,m)", arguments, dtype)
 
 
-def _inverse_factor(design: evidence.Design, g: jax.Array) -> jax.Array:
+def _inverse_factor(design: scaled.Design, g: jax.Array) -> jax.Array:
     """Lower triangular T with ``TTᵀ = (I + GᵀG)⁻¹``.
 
     Factorising with the features in reverse order gives I + GᵀG = UUᵀ with U upper triangular, so
@@ -74,6 +99,6 @@ def _inverse_factor(design: evidence.Design, g: jax.Array) -> jax.Array:
         return jnp.diag((1 + (design.factor * g) ** 2) ** -0.5)
     reverse = slice(None, None, -1)
     # By QR in either precision: this runs once a draw, and must be defined however small the noise.
-    L = evidence.qr_factor((design.factor * g[None, :])[:, reverse])
+    L = scaled.qr_factor((design.factor * g[None, :])[:, reverse])
     inverse = solve_triangular(L, jnp.eye(len(L), dtype=L.dtype), lower=True)
     return inverse.T[reverse, reverse]

@@ -1,6 +1,7 @@
 """Covariance functions: value, diagonal, spectral density and spectral sampling; sums and products.
 
-Every base kernel here is a scale mixture of Gaussians, and that one fact gives all of its spectral side.
+Every base kernel with a spectral density is a scale mixture of Gaussians, and that one fact gives all of its spectral
+side (the others are Periodic, Linear, Polynomial and ArcCosine, which have none).
 A frequency of the kernel (cycles per unit of ``x``) is ``mix * z / (2 pi lengthscale)`` with ``z`` standard
 normal in ``d`` dimensions, and ``mix**2`` is
 
@@ -18,6 +19,21 @@ for the squared-exponential spectrum in cycles.
 
 from .composites import Product, Sum
 from .kernel import Kernel
+from .nonstationary import ArcCosine, Linear, Polynomial
+from .periodic import Periodic
 from .stationary import Matern12, Matern32, Matern52, RationalQuadratic, SquaredExponential
 
-__all__ = ["Kernel", "Matern12", "Matern32", "Matern52", "Product", "RationalQuadratic", "SquaredExponential", "Sum"]
+__all__ = [
+    "ArcCosine",
+    "Kernel",
+    "Linear",
+    "Matern12",
+    "Matern32",
+    "Matern52",
+    "Periodic",
+    "Polynomial",
+    "Product",
+    "RationalQuadratic",
+    "SquaredExponential",
+    "Sum",
+]

@@ -6,57 +6,30 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
-import numpyro
-import numpyro.distributions as dist
 
-from .. import _checks
 from ..bases.fourier import FourierBasis
 from ..kernels import Kernel
-from ..primitives import observe
-from ..scales import lengthscale_prior
 from ..statistics.statistics import SufficientStatistics
-
-#: Log standard deviations of the default priors of the amplitude and of the noise.
-AMPLITUDE_SPREAD, NOISE_SPREAD = 1.0, 1.5
+from .basis_gp import BasisGP
+from .hyperpriors import check_statistics, require_fourier
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class FourierGP:
+class FourierGP(BasisGP):
     """A NumPyro model of one argument, the statistics; made by :func:`fourier_gp`, which says what it samples."""
-
-    kernel: Callable[..., Kernel] | None
-    lengthscale: Any
-    amplitude: Any
-    noise_scale: Any
-    shape: dict[str, Any]
 
     def __call__(self, statistics: SufficientStatistics) -> None:
         """Sample hyperparameters and observe the compressed data."""
-        if not isinstance(statistics, SufficientStatistics):
-            raise ValueError(
-                "fourier_gp is a model of one argument, the statistics from sgp.sufficient_statistics(basis, X, y); "
-                f"got {type(statistics).__name__}."
-            )
-        basis = statistics.basis
-        if not isinstance(basis, FourierBasis):
-            raise ValueError(
-                f"fourier_gp needs statistics of a FourierBasis; got {type(basis).__name__}. After `rotate`, write the "
-                "model yourself: `sgp.observe('y', rotated, sgp.DiagonalPrior(amplitude), noise_scale)`."
-            )
-        _check_scale(statistics)
-        scale = statistics.output_scale
-        lengthscale = _sample(
-            "lengthscale", _first(self.lengthscale, _default_lengthscale(basis, statistics)), ["input"]
+        check_statistics("fourier_gp", statistics)
+        remedy = (
+            "Use `basis_gp` for other bases. After `rotate`, write the model yourself: "
+            "`sgp.observe('y', rotated, sgp.DiagonalPrior(amplitude), noise_scale)`."
         )
-        amplitude = _sample("amplitude", _first(self.amplitude, _log_normal(scale, AMPLITUDE_SPREAD)))
-        noise_scale = _sample("noise_scale", _first(self.noise_scale, _log_normal(0.3 * scale, NOISE_SPREAD)))
-        shape = {name: _sample(name, value) for name, value in self.shape.items()}
-        kernel = (self.kernel or _proposal_family(basis))(lengthscale, amplitude, **shape)
-        prior = basis.weight_prior(kernel)
-        numpyro.deterministic("effective_features", prior.effective_features)
-        observe("y", statistics, prior, noise_scale)
+        basis = require_fourier("fourier_gp", statistics, remedy)
+        kernel = self.kernel or _proposal_family(basis)
+        ard = np.ndim(getattr(basis.proposal[0], "lengthscale", 0.0)) == 1
+        self._observe(statistics, kernel, ard)
 
 
 def fourier_gp(
@@ -100,28 +73,6 @@ def fourier_gp(
     return FourierGP(kernel, lengthscale, amplitude, noise_scale, shape)
 
 
-def _first(given: Any, default: Any) -> Any:
-    return default if given is None else given
-
-
-def _sample(name: str, value: Any, event_dims: list[str] | None = None) -> Any:
-    if not isinstance(value, dist.Distribution):
-        return value
-    infer = {"event_dims": event_dims} if event_dims and value.event_dim else {}
-    return numpyro.sample(name, value, infer=infer)
-
-
-def _log_normal(median: Any, spread: float) -> dist.Distribution:
-    return dist.LogNormal(jnp.log(jnp.asarray(median)), spread)
-
-
-def _default_lengthscale(basis: FourierBasis, statistics: SufficientStatistics) -> dist.Distribution:
-    median, spread = lengthscale_prior(statistics.input_scale)
-    if np.ndim(getattr(basis.proposal[0], "lengthscale", 0.0)) == 1:
-        return dist.LogNormal(jnp.log(median), spread).to_event(1)
-    return dist.LogNormal(jnp.mean(jnp.log(median)), spread)
-
-
 def _proposal_family(basis: FourierBasis) -> Callable[..., Kernel]:
     families = {type(kernel) for kernel in basis.proposal}
     family = families.pop()
@@ -131,23 +82,3 @@ def _proposal_family(basis: FourierBasis) -> Callable[..., Kernel]:
             "`fourier_gp(sgp.Matern52)`. For sums and products write the model with `sgp.observe`."
         )
     return family
-
-
-def _check_scale(statistics: SufficientStatistics) -> None:
-    moments = statistics.moments
-    if not _checks.is_concrete(moments):
-        return
-    if not np.all(moments.sum_squares > 0):
-        raise ValueError(
-            "fourier_gp: y is identically zero, so its scale says nothing about amplitude and noise. "
-            "Check the outputs, or write a model with priors of your own."
-        )
-    mean = np.abs(moments.y_mean)
-    spread = np.sqrt(np.maximum(moments.sum_squares / moments.num_rows - mean**2, 0))
-    if np.any(mean > 2 * spread) and moments.log_weights == 0:
-        _checks.warn(
-            f"The mean of y ({float(np.max(mean)):.3g}) is large against its standard deviation "
-            f"({float(np.max(spread)):.3g}), but the GP has mean zero. Subtract the mean first, and add it to "
-            "predictions.",
-            stacklevel=2,
-        )

@@ -12,11 +12,14 @@ from .. import _checks
 from .._pytree import rebuild
 from ..bases.basis import Basis
 from ..bases.rotated import RotatedBasis
-from ..priors import DiagonalPrior
+from ..priors import WeightPrior
 from .accumulate import moments_of_arrays
 from .compressed import Compressed, compress
 from .moments import Moments
 from .storage import read, write
+
+#: Norms, relative to the largest, down to which rotated features are made orthonormal: to 1e-8, in float64.
+ORTHONORMAL_RANGE = 1e-4
 
 
 @jax.tree_util.register_pytree_with_keys_class
@@ -94,6 +97,11 @@ class SufficientStatistics:
         return "O(m·rank²)" if uses_dual_form(*self.compressed.factor.shape[-2:]) else "O(m³)"
 
     @property
+    def num_orthonormal(self) -> int:
+        """How many features, the first ones, have norm one over the rows after ``rotate(orthonormal=True)``; else 0."""
+        return self.basis.num_orthonormal if isinstance(self.basis, RotatedBasis) and self.is_diagonal else 0
+
+    @property
     def output_scale(self) -> Any:
         """Root mean square of y about zero, over all outputs: the natural unit of amplitudes and noise."""
         return (self.moments.sum_squares.mean() / self.moments.num_rows) ** 0.5
@@ -153,7 +161,7 @@ class SufficientStatistics:
         self.require_compatible(self.basis, moments)
         return SufficientStatistics(self.basis, self.moments + moments)
 
-    def rotate(self, prior: DiagonalPrior | None = None) -> SufficientStatistics:
+    def rotate(self, prior: WeightPrior | None = None, *, orthonormal: bool = False) -> SufficientStatistics:
         """The same data in an orthogonal basis, where evidence with a diagonal prior costs O(m).
 
         Without ``prior``, features become ``Vᵀφ`` with V the eigenvectors of ΦᵀΦ, and a
@@ -163,10 +171,16 @@ class SufficientStatistics:
         is *exactly* the given prior with its standard deviations multiplied by ``amplitude``, for
         any amplitude and noise.
 
+        With ``orthonormal``, the first :attr:`num_orthonormal` features are divided by their norms over the
+        rows, as in eqs 5.6-5.8 (where φ̃ᵢ is printed with φᵢ for φⱼ), so that a reflected prior
+        (:class:`~ppl_sgp.HouseholderPrior`) stays cheap. Directions whose norm is below 1e-4 of the largest
+        stay orthogonal only: from the Gram matrix they are known too poorly to be normalised.
+
         All m functions are kept, those the data do not touch as well: they matter for predictions
         (the thesis drops them, which is exact only for S ∝ I; see its section 5.2.2). O(m³), once.
 
-        :param prior: a zero-mean prior to diagonalise together with the data.
+        :param prior: a zero-mean prior, of any structure, to diagonalise together with the data.
+        :param orthonormal: orthonormal instead of orthogonal features; not together with ``prior``.
         :raises ValueError: for a prior that is batched, traced, of the wrong size or not of mean zero.
 
         .. doctest::
@@ -181,18 +195,26 @@ class SufficientStatistics:
             >>> bool(abs(exact - fast) < 1e-3)
             True
         """
-        scale = np.ones(self.num_features) if prior is None else _reference_scale(prior, self.num_features)
-        factor = self.compressed.factor
+        m, factor = self.num_features, self.compressed.factor
+        if prior is not None and orthonormal:
+            raise ValueError(
+                "rotate: pass either `prior` or `orthonormal=True`: the units of the weights are the prior's."
+            )
+        root = np.eye(m) if prior is None else _reference_root(prior, m)
         rows = np.diag(factor)[factor > 0] if self.is_diagonal else factor
         c = self.projection[..., :-1][..., factor > 0] if self.is_diagonal else self.projection[..., :-1]
         # Of the factor, not of the Gram matrix: singular values keep the digits that their squares would lose.
-        left, singular, right = np.linalg.svd(rows * scale, full_matrices=True)
-        gram, rotated_c = np.zeros(self.num_features), np.zeros((*c.shape[:-1], self.num_features))
-        gram[: len(singular)] = singular**2
-        rotated_c[..., : len(singular)] = (c @ left) * singular
-        rotation = scale[:, None] * right.T
+        left, singular, right = np.linalg.svd(rows @ root, full_matrices=True)
+        normalised = int(np.sum(singular > ORTHONORMAL_RANGE * singular.max(initial=0))) if orthonormal else 0
+        units = np.where(np.arange(len(singular)) < normalised, singular, 1.0)
+        gram, rotated_c = np.zeros(m), np.zeros((*c.shape[:-1], m))
+        gram[: len(singular)] = (singular / units) ** 2
+        rotated_c[..., : len(singular)] = (c @ left) * (singular / units)
+        rotation = root @ right.T
+        rotation[:, : len(singular)] /= units
         moments = rebuild(Moments, {**vars(self.moments), "gram": gram, "feature_output": rotated_c.T})
-        return SufficientStatistics(RotatedBasis(self.basis, rotation), moments)
+        basis = RotatedBasis(self.basis, rotation, normalised)
+        return SufficientStatistics(basis, moments)
 
     def with_projection(self, projection: Any) -> SufficientStatistics:
         """Statistics of other data at the same inputs, such as a draw of the evidence site: for simulation studies.
@@ -247,15 +269,17 @@ def uses_dual_form(rank: int, num_features: int) -> bool:
     return 2 * rank <= num_features
 
 
-def _reference_scale(prior: DiagonalPrior, num_features: int) -> np.ndarray:
-    if not isinstance(prior, DiagonalPrior) or not _checks.is_concrete(prior):
-        raise ValueError("rotate: `prior` must be a DiagonalPrior with known numbers, outside `jit` and of no model.")
+def _reference_root(prior: WeightPrior, num_features: int) -> np.ndarray:
+    """F (m, m) with ``FFᵀ`` the covariance of the prior."""
+    if not isinstance(prior, WeightPrior) or not _checks.is_concrete(prior):
+        raise ValueError("rotate: `prior` must be a weight prior with known numbers, outside `jit` and of no model.")
     if prior.mean is not None or prior.batch_shape:
         raise ValueError("rotate: `prior` must be a single prior of mean zero; subtract a known mean from y instead.")
-    scale = np.exp(np.asarray(prior.log_scale, dtype=np.float64))
-    if scale.ndim and len(scale) != num_features:
-        raise ValueError(f"rotate: `prior` must have {num_features} weights; got {len(scale)}.")
-    return np.broadcast_to(scale, (num_features,))
+    if prior.num_weights not in (None, 1, num_features):
+        raise ValueError(f"rotate: `prior` must have {num_features} weights; got {prior.num_weights}.")
+    with jax.enable_x64(True):  # here alone: statistics are float64 whatever JAX's precision
+        exact = jax.tree.map(lambda array: np.asarray(array, dtype=np.float64), prior)
+        return np.asarray(exact.apply_root(np.eye(num_features)))
 
 
 def _same_tree(left: Any, right: Any) -> bool:

@@ -135,5 +135,10 @@ def _decode(node: dict[str, Any], arrays: dict[str, np.ndarray]) -> Any:
     if node["class"] not in REGISTRY:
         raise ValueError(f"The file needs the class {node['class']!r}: import the module that defines it, then load.")
     fields = node["fields"].items()
-    values = {name: sub["static"] if "static" in sub else _decode(sub, arrays) for name, sub in fields}
+    values = {name: _static(sub["static"]) if "static" in sub else _decode(sub, arrays) for name, sub in fields}
     return rebuild(REGISTRY[node["class"]], values)
+
+
+def _static(value: Any) -> Any:
+    """Static fields are hashable, so a list in the header was a tuple."""
+    return tuple(_static(item) for item in value) if isinstance(value, list) else value

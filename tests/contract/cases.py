@@ -18,6 +18,7 @@ DATA = {
     "dual": dict(n=9, distinct=3, m=8),
     "diagonal": dict(n=12, distinct=12, m=6, rotated=True),
     "diagonal_null": dict(n=9, distinct=3, m=8, rotated=True),
+    "orthonormal": dict(n=12, distinct=12, m=6, rotated=True, orthonormal=True),
     "two_outputs": dict(n=12, distinct=12, m=6, q=2),
     "weighted": dict(n=12, distinct=12, m=6, weighted=True),
     # For quadrature: as few dimensions as possible.
@@ -44,14 +45,14 @@ class Data:
         return self.statistics.basis.host_features(self.X)
 
 
-def make_data(n, distinct, m, rotated=False, q=None, weighted=False) -> Data:
+def make_data(n, distinct, m, rotated=False, orthonormal=False, q=None, weighted=False) -> Data:
     rng = np.random.default_rng(n + 100 * m + distinct)
     X = rng.normal(size=(distinct, 1))[np.arange(n) % distinct]
     y = rng.normal(size=n if q is None else (n, q))
     row_weights = rng.uniform(0.3, 3.0, size=n) if weighted else None
     basis = sgp.FourierBasis.sample(jax.random.key(m), sgp.SquaredExponential(0.5), m, 1)
     statistics = sgp.sufficient_statistics(basis, X, y, row_weights=row_weights)
-    return Data(X, y, row_weights, statistics.rotate() if rotated else statistics)
+    return Data(X, y, row_weights, statistics.rotate(orthonormal=orthonormal) if rotated else statistics)
 
 
 _DATA = {}
@@ -66,6 +67,16 @@ def data(name: str) -> Data:
 
 def sparse_gp(statistics, parameters):
     prior = sgp.DiagonalPrior.from_log_scale(parameters["log_scale"], parameters.get("mean"))
+    return sgp.SparseGP(statistics, prior, parameters["noise_scale"])
+
+
+def reflected_gp(statistics, parameters):
+    prior = sgp.HouseholderPrior(jnp.exp(parameters["log_scale"]), parameters["vectors"], parameters["mean"])
+    return sgp.SparseGP(statistics, prior, parameters["noise_scale"])
+
+
+def joint_gp(statistics, parameters):
+    prior = sgp.DensePrior(scale_tril=jnp.tril(parameters["scale_tril"]), mean=parameters["mean"])
     return sgp.SparseGP(statistics, prior, parameters["noise_scale"])
 
 
@@ -145,6 +156,12 @@ CASES = {
     "weights-weighted": Case("weighted", compressed_normal, WEIGHTS),
     "weights-diagonal_null": Case("diagonal_null", compressed_normal, WEIGHTS),
     "weights-batch": Case("two_outputs", compressed_normal, {"weights": (3, 1), "noise_scale": (2,)}, (3, 2)),
+}
+
+#: Priors with correlations: their moments and densities are tested in tests/priors/.
+STRUCTURED = {
+    "gp-reflected": Case("orthonormal", reflected_gp, {**PRIOR_MEAN, "vectors": (2,)}),
+    "gp-joint": Case("dense", joint_gp, {"scale_tril": (6,), "mean": (), "noise_scale": ()}),
 }
 
 QUADRATURE = {

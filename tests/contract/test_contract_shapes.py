@@ -10,11 +10,12 @@ from jax import lax
 from jax.flatten_util import ravel_pytree
 
 import ppl_sgp as sgp
-from tests.contract.cases import CASES
+from tests.contract.cases import CASES, STRUCTURED
 
 #: One case for each form of the evidence and each way of batching, for tests that compile.
-FORMS = ["gp-dense", "gp-diagonal_mean", "gp-batch", "weights-batch"]
-forms = pytest.mark.parametrize("case", FORMS, indirect=True)
+FORMS = ["gp-dense", "gp-diagonal_mean", "gp-batch", "gp-reflected", "weights-batch"]
+JOINT = pytest.param("gp-joint", marks=pytest.mark.float64_only)
+forms = pytest.mark.parametrize("case", [*FORMS, JOINT], indirect=True)
 
 
 SHAPES = [
@@ -23,6 +24,8 @@ SHAPES = [
     "gp-diagonal_mean",
     "gp-batch",
     "gp-two_outputs",
+    "gp-reflected",
+    JOINT,
     "weights-diagonal_null",
     "weights-batch",
 ]
@@ -30,7 +33,7 @@ SHAPES = [
 
 @pytest.fixture(params=SHAPES, scope="module")
 def case(request):
-    return CASES[request.param]
+    return (CASES | STRUCTURED)[request.param]
 
 
 def close(actual, desired, x64, **tighter):

@@ -170,7 +170,7 @@ def test_rotation_of_rotated_statistics_and_further_rows(rng):
         (sgp.DiagonalPrior(np.ones(5)), "must have 6 weights; got 5"),
         (sgp.DiagonalPrior(np.ones((2, 6))), "must be a single prior of mean zero"),
         (sgp.DiagonalPrior(1.0, mean=np.ones(6)), "must be a single prior of mean zero.*subtract"),
-        (2.0, "must be a DiagonalPrior"),
+        (2.0, "must be a weight prior"),
     ],
 )
 def test_rotation_refuses_other_priors(prior, message, rng):

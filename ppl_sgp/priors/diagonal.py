@@ -1,4 +1,4 @@
-"""Priors over the weights of a basis: what the evidence needs of the precision S and the mean μ."""
+"""Independent weights."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ import jax
 import jax.numpy as jnp
 import numpyro.distributions as dist
 
-from . import _checks
-from ._pytree import pytree_dataclass, rebuild
+from .. import _checks
+from .._pytree import pytree_dataclass, rebuild
+from .prior import WeightPrior
 
 
 @pytree_dataclass
-class DiagonalPrior:
+class DiagonalPrior(WeightPrior):
     """Independent Gaussian weights, ``w_j ~ N(mean_j, scale_j²)``.
 
     Kept in the log domain, because importance weights of Fourier features underflow long before
@@ -65,6 +66,12 @@ class DiagonalPrior:
         return prior
 
     @property
+    def num_weights(self) -> int | None:
+        """The number of weights m; ``None`` if one scale is shared by all features."""
+        arrays = [array for array in (self.log_scale, self.mean) if array is not None and jnp.ndim(array)]
+        return max((jnp.shape(array)[-1] for array in arrays), default=None)
+
+    @property
     def scale(self) -> jax.Array:
         """Prior standard deviations, shape ``batch + (m,)``."""
         return jnp.exp(self.log_scale)
@@ -87,6 +94,14 @@ class DiagonalPrior:
         largest = jax.lax.stop_gradient(jnp.max(log_scale, axis=-1, keepdims=True))
         relative = jnp.exp(2 * (log_scale - largest))
         return jnp.sum(relative, axis=-1) ** 2 / jnp.sum(relative**2, axis=-1)
+
+    def apply(self, vectors: Any) -> jax.Array:
+        """``Cv`` for each column of ``vectors`` (m, k), for a single prior."""
+        return jnp.atleast_1d(self.variance)[:, None] * vectors
+
+    def apply_root(self, vectors: Any) -> jax.Array:
+        """``C^½v`` for each column of ``vectors`` (m, k), for a single prior."""
+        return jnp.atleast_1d(self.scale)[:, None] * vectors
 
     def distribution(self) -> dist.Distribution:
         """The prior as a NumPyro distribution over w, for models that keep their weights."""

@@ -1,0 +1,76 @@
+"""A basis of some of the inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from .._pytree import pytree_dataclass, static
+from ..kernels import Kernel
+from .basis import Basis
+from .inputs import count
+
+
+@pytree_dataclass
+class SelectedColumns(Basis):
+    """Features of another basis, which sees only some columns of the inputs: a part of :func:`~ppl_sgp.stack`.
+
+    :param basis: the basis φ, of as many inputs as there are columns.
+    :param columns: which columns of X it sees, in its order.
+    :param input_dim: the number of columns of X.
+    :raises ValueError: for columns that X does not have, or another number of them than the basis takes.
+
+    .. doctest::
+
+        >>> import numpy as np, ppl_sgp as sgp
+        >>> grid = sgp.InterpolationBasis(np.linspace(0, 1, 5), method="linear")
+        >>> sgp.SelectedColumns(grid, [2], input_dim=3).host_features([[7.0, 8.0, 0.25]]).tolist()
+        [[0.0, 1.0, 0.0, 0.0, 0.0]]
+    """
+
+    basis: Basis
+    columns: Any
+    dim: int = static()
+
+    def __init__(self, basis: Basis, columns: Sequence[int], input_dim: int) -> None:
+        d = count("input_dim", input_dim, "SelectedColumns")
+        indices = np.asarray(columns)
+        if indices.ndim != 1 or indices.dtype.kind not in "iu" or not ((indices >= 0) & (indices < d)).all():
+            raise ValueError(
+                f"SelectedColumns: `columns` must be a sequence of integers from 0 to {d - 1}; got {columns!r}. "
+                "`input_dim` is the number of columns of the whole X."
+            )
+        if len(indices) != basis.input_dim:
+            raise ValueError(
+                f"SelectedColumns: `columns` has {len(indices)} entries but the {type(basis).__name__} was made for "
+                f"{basis.input_dim} inputs; give as many."
+            )
+        object.__setattr__(self, "basis", basis)
+        object.__setattr__(self, "columns", indices)
+        object.__setattr__(self, "dim", d)
+
+    @property
+    def num_features(self) -> int:
+        """The number of features m."""
+        return self.basis.num_features
+
+    @property
+    def input_dim(self) -> int:
+        """The number of columns of X."""
+        return self.dim
+
+    def weight_prior(self, kernel: Kernel) -> Any:
+        """The prior of the basis, for a kernel over the selected columns.
+
+        :param kernel: as the basis takes it.
+        """
+        return self.basis.weight_prior(kernel)
+
+    def _check_domain(self, X: Any) -> None:
+        self.basis._check_domain(X[:, self.columns])
+
+    def _features(self, X: Any, xp: ModuleType) -> Any:
+        return self.basis._features(X[:, self.columns], xp)

@@ -1,0 +1,153 @@
+"""What bases share whose features are made for one kernel, with hyperparameters that are frozen from then on."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .. import _checks
+from .._pytree import is_static
+from ..kernels import Kernel, Linear, Polynomial, Product, Sum
+from ..priors import DiagonalPrior
+from .basis import Basis
+from .separable import factors_of
+
+#: Eigenvalues below this share of the largest are rounding errors.
+ROUNDING = 1e-14
+
+
+class FrozenKernelBasis(Basis):
+    """Features φ with ``φ(x)ᵀφ(z) ≈ k(x, z)`` for one kernel k of unit amplitude; the amplitude stays free.
+
+    :ivar hyperparameters: the factors of k and their hyperparameters, from :func:`freeze`: static, so known
+        under ``jit`` too.
+    """
+
+    hyperparameters: str
+
+    def weight_prior(self, kernel: Kernel) -> DiagonalPrior:
+        """Independent weights, all with the amplitude of ``kernel`` as their standard deviation.
+
+        :param kernel: the kernel the basis was made for, with any amplitude, which may be traced.
+        :return: a :class:`~ppl_sgp.DiagonalPrior` of shape (m,).
+        :raises ValueError: for another kernel, or hyperparameters that differ or cannot be read: features are frozen.
+        """
+        owner, frozen = type(self).__name__, json.loads(self.hyperparameters)
+        remedy = (
+            "Its features are frozen, and only the amplitude may vary. To learn lengthscales use FourierBasis or "
+            "InterpolationBasis; to free the variance of each feature, `DiagonalPrior(scale)`."
+        )
+        made_for, got = " * ".join(name for name, _ in frozen), type(kernel).__name__
+        if isinstance(kernel, Kernel):
+            got = " * ".join(_name(factor) for factor in factors_of(kernel))
+        if got != made_for:
+            raise ValueError(f"{owner} was made for the kernel {made_for}; got {got}. {remedy}")
+        amplitudes = []
+        for factor, (name, values) in zip(factors_of(kernel), frozen, strict=True):
+            for path, value in _leaves(factor):
+                if path not in values:
+                    amplitudes.append(value)
+                elif not _checks.is_concrete(value):
+                    raise ValueError(f"{owner}: `{name}{path}` is traced, but must be {_short(values[path])}. {remedy}")
+                elif not _agree(value, values[path]):
+                    raise ValueError(
+                        f"{owner} was made for `{name}{path}` {_short(values[path])}; got {_short(value)}. {remedy}"
+                    )
+        dtype = _checks.common_dtype(*jax.tree.leaves(kernel))
+        log_amplitude = sum((jnp.log(jnp.asarray(a, dtype)) for a in amplitudes), start=jnp.zeros((), dtype))
+        return DiagonalPrior.from_log_scale(jnp.broadcast_to(log_amplitude, (self.num_features,)))
+
+
+def freeze(kernel: Kernel, owner: str) -> tuple[Kernel, str]:
+    """The kernel with unit amplitude and float64 hyperparameters, and a static description of the latter.
+
+    :raises ValueError: if it is no kernel, a sum, or traced.
+    """
+    if not isinstance(kernel, Kernel):
+        raise ValueError(
+            f"{owner}: `kernel` must be a kernel such as sgp.SquaredExponential(0.5); got {type(kernel).__name__}."
+        )
+    if not _checks.is_concrete(kernel):
+        raise ValueError(
+            f"{owner}: `kernel` is traced, but the basis is computed once on the host. Make it outside `jit`, `grad` "
+            "and NumPyro models."
+        )
+    if any(isinstance(factor, Sum) for factor in factors_of(kernel)):
+        raise ValueError(
+            f"{owner}: `kernel` has a sum in it, whose terms would lose their amplitudes. Make a basis for each term "
+            "and `sgp.stack` them."
+        )
+    units, description = [], []
+    for factor in factors_of(kernel):
+        frozen = {path: np.asarray(value, dtype=np.float64) for path, value in _leaves(factor)}
+        if not isinstance(factor, Linear | Polynomial):  # theirs scale the inputs
+            frozen.pop(".amplitude", None)
+        leaves = [frozen.get(path, np.float64(1.0)) for path, _ in _leaves(factor)]
+        units.append(jax.tree.unflatten(jax.tree.structure(factor), leaves))
+        description.append([_name(factor), {path: value.tolist() for path, value in frozen.items()}])
+    return units[0] if len(units) == 1 else Product(tuple(units)), json.dumps(description)
+
+
+def evaluate(function: Callable[..., Any], tree: Any, X: Any, xp: ModuleType) -> Any:
+    """``function(tree, X)``, written in JAX: in the dtype of ``X``, or for NumPy inputs in float64 NumPy.
+
+    :param function: a function of a module, compiled once for each shape of its arguments.
+    :param tree: a pytree of floating and integer arrays; floating ones are cast to the dtype of ``X``.
+    """
+    if xp is np:
+        with jax.enable_x64(True), jax.ensure_compile_time_eval():
+            return np.asarray(jax.jit(function)(_cast(tree, X.dtype), X))
+    return function(_cast(tree, X.dtype), X)
+
+
+def eigenpairs(covariance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Eigenvalues (r,) above rounding, largest first, and their eigenvectors (m, r)."""
+    values, vectors = np.linalg.eigh(covariance)
+    kept = np.flatnonzero(values > ROUNDING * values[-1])[::-1]
+    return values[kept], vectors[:, kept]
+
+
+def whitening(eigenvalues: jax.Array) -> jax.Array:
+    """``λ^-½`` over the last axis; zero where λ is below the rounding of its dtype.
+
+    There the feature is smaller than its own rounding error: in float32, some are that float64 resolves.
+    """
+    floor = jnp.finfo(eigenvalues.dtype).eps * jnp.max(eigenvalues, axis=-1, keepdims=True)
+    return jnp.where(eigenvalues > floor, jax.lax.rsqrt(jnp.maximum(eigenvalues, floor)), 0)
+
+
+def _cast(tree: Any, dtype: Any) -> Any:
+    def cast(leaf):
+        return jnp.asarray(leaf, dtype if jnp.issubdtype(jnp.result_type(leaf), jnp.floating) else None)
+
+    return jax.tree.map(cast, tree)
+
+
+def _leaves(kernel: Kernel) -> list[tuple[str, Any]]:
+    """The hyperparameters with their names, such as ``.lengthscale``."""
+    leaves = jax.tree_util.tree_flatten_with_path(kernel)[0]
+    return [(jax.tree_util.keystr(path), value) for path, value in leaves]
+
+
+def _name(kernel: Kernel) -> str:
+    """The class, and static numbers such as an order."""
+    statics = [f"{f.name}={getattr(kernel, f.name)}" for f in dataclasses.fields(kernel) if is_static(f)]  # type: ignore[arg-type]
+    return type(kernel).__name__ + (f"({', '.join(statics)})" if statics else "")
+
+
+def _agree(value: Any, frozen: Any) -> bool:
+    """Equal to the precision of float32; a scalar agrees with as many equal numbers."""
+    value, frozen = np.asarray(value, dtype=np.float64), np.asarray(frozen)
+    shapes_fit = value.shape == frozen.shape or () in (value.shape, frozen.shape)
+    return shapes_fit and np.allclose(value, frozen, rtol=1e-6, atol=0)
+
+
+def _short(value: Any) -> str:
+    return np.array2string(np.asarray(value), threshold=8)

@@ -1,0 +1,5 @@
+"""``log p(y | θ)`` from compressed data: ``log_evidence`` chooses ``scaled`` (diagonal priors) or ``joint``."""
+
+from .log_evidence import check_prior, evaluate, evidence_cost, log_evidence
+
+__all__ = ["check_prior", "evaluate", "evidence_cost", "log_evidence"]

@@ -1,0 +1,226 @@
+"""Kernels of scalar products: linear, polynomial, arc-cosine.
+
+All three are functions of ``u(x) . u(x')`` with ``u(x) = (bias, scale_1 x_1, ..., scale_d x_d)``: the inputs, scaled,
+and a constant. Their variance grows away from the origin, so centre inputs first.
+"""
+
+from __future__ import annotations
+
+import abc
+import functools
+import math
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
+
+from .. import _checks
+from .._batching import full_precision
+from .._pytree import pytree_dataclass, static
+from .inputs import input_pair
+from .kernel import Kernel, dtype_of
+
+
+class ScalarProductKernel(Kernel):
+    """What kernels of ``u(x) . u(x')`` share. One field scales the inputs, and ``bias`` is the constant."""
+
+    _input_scale: ClassVar[str] = "amplitude"  # the field that scales inputs
+    bias: ArrayLike
+
+    def __post_init__(self) -> None:
+        owner, fields = type(self).__name__, {"amplitude", self._input_scale}
+        for name in sorted(fields):
+            value = getattr(self, name)
+            _checks.positive(name, value, owner)
+            if isinstance(value, list | tuple):  # a sequence would be a branch of the pytree, not a leaf
+                object.__setattr__(self, name, np.asarray(value, dtype=np.float64))
+            if np.ndim(value) > (name == self._input_scale):
+                wanted = "a scalar or of shape (d,)" if name == self._input_scale else "a scalar"
+                raise ValueError(f"{owner}: `{name}` must be {wanted}; got shape {np.shape(value)}.")
+        if np.ndim(self.bias) > 0:
+            raise ValueError(f"{owner}: `bias` must be a scalar; got shape {np.shape(self.bias)}.")
+        if _checks.is_concrete(self.bias) and not 0 <= float(self.bias) < math.inf:  # type: ignore[arg-type]
+            raise ValueError(
+                f"{owner}: `bias` must be finite and at least 0, as it is a standard deviation; got {self.bias}."
+            )
+
+    @property
+    def variance(self) -> ArrayLike:
+        raise ValueError(
+            f"{type(self).__name__} is not stationary: it has no one variance, and no spectral density. `diag(X)` is "
+            "its variance at inputs X; for features use a basis that knows it, such as LinearBasis or PolynomialBasis."
+        )
+
+    def input_scales(self, input_dim: int, dtype: jnp.dtype) -> Array:
+        """The constant and the scale of each input, ``(bias, scale_1, ..., scale_d)``, shape (d + 1,)."""
+        scale = getattr(self, self._input_scale)
+        if np.shape(scale) not in ((), (input_dim,)):
+            raise ValueError(
+                f"{type(self).__name__}: `{self._input_scale}` has {np.size(scale)} entries but there are {input_dim} "
+                "inputs. Give one for each column of `X`, or a scalar for all."
+            )
+        scale = jnp.broadcast_to(jnp.asarray(scale, dtype), (input_dim,))
+        return jnp.concatenate([jnp.asarray(self.bias, dtype)[None], scale])
+
+    def _scaled_inputs(self, X: ArrayLike, dtype: jnp.dtype) -> Array:
+        """``u(x)`` for each row, shape (n, d + 1)."""
+        X = jnp.asarray(X, dtype)
+        ones = jnp.ones((X.shape[0], 1), dtype)
+        return jnp.concatenate([ones, X], axis=1) * self.input_scales(X.shape[1], dtype)[None, :]
+
+    def _scaled_pair(self, X: ArrayLike, X2: ArrayLike | None) -> tuple[Array, Array]:
+        X, X2 = input_pair(self, X, X2)
+        dtype = dtype_of(self, X, X2)
+        return self._scaled_inputs(X, dtype), self._scaled_inputs(X2, dtype)
+
+    def _squared_norms(self, X: ArrayLike) -> Array:
+        _checks.inputs_matrix(X, None, type(self).__name__)
+        return jnp.sum(self._scaled_inputs(X, dtype_of(self, X)) ** 2, axis=1)
+
+
+class _Power(ScalarProductKernel):
+    """A power of the scalar product."""
+
+    @property
+    @abc.abstractmethod
+    def _power(self) -> int:
+        """The exponent."""
+
+    def __call__(self, X: ArrayLike, X2: ArrayLike | None = None) -> Array:
+        U, U2 = self._scaled_pair(X, X2)
+        with full_precision():
+            return (U @ U2.T) ** self._power
+
+    def diag(self, X: ArrayLike) -> Array:
+        return self._squared_norms(X) ** self._power
+
+
+@pytree_dataclass
+class Linear(_Power):
+    """``amplitude**2 x . x' + bias**2``: straight lines, with normal slopes and a normal intercept.
+
+    :param amplitude: standard deviation of the slopes, units of ``f`` per unit of ``x``; scalar, or (d,) for one
+        per input.
+    :param bias: standard deviation of the intercept, units of ``f``; 0 for lines through the origin.
+
+    >>> float(Linear(amplitude=2.0, bias=1.0)(np.array([[3.0]]))[0, 0])
+    37.0
+    """
+
+    amplitude: ArrayLike = 1.0
+    bias: ArrayLike = 0.0
+
+    _power = 1
+
+
+@pytree_dataclass
+class Polynomial(_Power):
+    """``(amplitude**2 x . x' + bias**2)**degree``: polynomials of a total degree, with normal coefficients.
+
+    The product of ``degree`` linear kernels; so ``f`` has the units of ``bias**degree``, and an amplitude scales
+    inputs. A monomial ``x^a`` of total degree ``|a|`` has a coefficient of variance
+    ``degree! / (a! (degree - |a|)!) bias**(2 (degree - |a|)) prod amplitude_i**(2 a_i)``: without bias only those
+    of the full degree remain. (Rasmussen & Williams 2006, section 4.2.2.)
+
+    :param degree: total degree, at least 1; static.
+    :param amplitude: scale of the inputs, units of ``bias`` per unit of ``x``; scalar, or (d,) for one per input.
+    :param bias: constant added to the scalar product, as a square root; 0 for a homogeneous polynomial.
+
+    >>> float(Polynomial(degree=3)(np.array([[2.0]]), np.array([[0.5]]))[0, 0])
+    8.0
+    """
+
+    degree: int = static()
+    amplitude: ArrayLike = 1.0
+    bias: ArrayLike = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.degree, int | np.integer) or self.degree < 1:
+            raise ValueError(f"Polynomial: `degree` must be an integer of at least 1; got {self.degree!r}.")
+
+    @property
+    def _power(self) -> int:
+        return self.degree
+
+
+@pytree_dataclass
+class ArcCosine(ScalarProductKernel):
+    """Networks with one hidden layer of infinitely many units: steps (order 0) or rectified linear units (order 1).
+
+    ``amplitude**2 / pi (|u| |u'|)**order J(angle)``, with the angle between ``u`` and ``u'``, and ``J`` equal to
+    ``pi - angle`` or ``sin(angle) + (pi - angle) cos(angle)``. That is ``2 amplitude**2 E[h(w . u) h(w . u')]``, with
+    ``h`` the activation of a unit and ``w`` its standard normal weights. Functions are rough (order 0, as Matern12) or
+    once differentiable (order 1). Where inputs coincide derivatives in them are finite: at order 0, where the
+    kernel has a cusp, they are set to zero. Costs O(n n2 d) memory.
+
+    Source: Cho & Saul (2009), Kernel methods for deep learning, eqs 3-6.
+
+    :param order: 0 or 1; static.
+    :param amplitude: standard deviation, units of ``f`` (order 0), or of ``f`` per unit of ``u`` (order 1).
+    :param weight_scale: standard deviation of the weights of a unit, per unit of ``x``; scalar, or (d,) for one per
+        input.
+    :param bias: standard deviation of the bias of a unit; positive, so that ``u`` has a direction at the origin.
+
+    >>> round(float(ArcCosine(order=1)(np.array([[2.0]]))[0, 0]), 6)
+    5.0
+    """
+
+    order: int = static()
+    amplitude: ArrayLike = 1.0
+    weight_scale: ArrayLike = 1.0
+    bias: ArrayLike = 1.0
+
+    _input_scale = "weight_scale"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _checks.positive("bias", self.bias, "ArcCosine")
+        if self.order not in (0, 1):
+            raise ValueError(f"ArcCosine: `order` must be 0 or 1; got {self.order!r}. Order 1 is the smoother one.")
+
+    def __call__(self, X: ArrayLike, X2: ArrayLike | None = None) -> Array:
+        U, U2 = self._scaled_pair(X, X2)
+        (length, direction), (length2, direction2) = _polar(U), _polar(U2)
+        # the chords to u' and -u': angles near 0 or pi keep digits that their cosine loses
+        near = jnp.sum((direction[:, None, :] - direction2[None, :, :]) ** 2, axis=-1)
+        far = jnp.sum((direction[:, None, :] + direction2[None, :, :]) ** 2, axis=-1)
+        scale = jnp.asarray(self.amplitude, U.dtype) ** 2 / math.pi * (length * length2.T) ** self.order
+        return scale * _arc_cosine(self.order, near, far)
+
+    def diag(self, X: ArrayLike) -> Array:
+        norms = self._squared_norms(X)
+        return jnp.asarray(self.amplitude, norms.dtype) ** 2 * norms**self.order
+
+
+def _polar(U: Array) -> tuple[Array, Array]:
+    """The length (n, 1) and the direction (n, d + 1) of each row."""
+    length = jnp.sqrt(jnp.sum(U**2, axis=1, keepdims=True))
+    return length, U / length
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _arc_cosine(order: int, near: Array, far: Array) -> Array:
+    """``J`` of the given order at squared chords ``near`` and ``far = 4 - near``; differentiable in ``near`` at zero.
+
+    The derivative of order 1 is ``-J / 2`` of order 0; that of order 0 diverges at angles 0 and pi, where it is set
+    to zero, as its finite product with the derivative of the chord.
+    """
+    angle = 2 * jnp.arctan2(jnp.sqrt(near), jnp.sqrt(far))
+    if order == 0:
+        return math.pi - angle
+    return jnp.sqrt(near * far) / 2 + (math.pi - angle) * (far - near) / 4
+
+
+@_arc_cosine.defjvp
+def _arc_cosine_jvp(order: int, primals: tuple[Array, Array], tangents: tuple[Array, Array]) -> tuple[Array, Array]:
+    (near, far), (tangent, _) = primals, tangents  # far follows from near
+    if order == 0:
+        product = near * far
+        slope = jnp.where(product > 0, -1 / jnp.sqrt(jnp.where(product > 0, product, 1.0)), 0.0)
+    else:
+        slope = -_arc_cosine(0, near, far) / 2
+    return _arc_cosine(order, near, far), slope * tangent

@@ -1,0 +1,84 @@
+"""GP regression on any basis that knows its kernels, with hyperparameters sampled."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+import numpyro
+import numpyro.distributions as dist
+
+from ..kernels import Kernel, SquaredExponential
+from ..primitives import observe
+from ..scales import lengthscale_prior
+from ..statistics.statistics import SufficientStatistics
+from .hyperpriors import check_statistics, log_normal, sample
+
+#: Log standard deviations of the default priors of the amplitude and of the noise.
+AMPLITUDE_SPREAD, NOISE_SPREAD = 1.0, 1.5
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class BasisGP:
+    """A NumPyro model of one argument, the statistics; made by :func:`basis_gp`, which says what it samples."""
+
+    kernel: Callable[..., Kernel] | None
+    lengthscale: Any
+    amplitude: Any
+    noise_scale: Any
+    shape: dict[str, Any]
+
+    def __call__(self, statistics: SufficientStatistics) -> None:
+        """Sample hyperparameters and observe the compressed data."""
+        check_statistics("basis_gp", statistics)
+        self._observe(statistics, self.kernel or SquaredExponential, statistics.basis.input_dim > 1)
+
+    def _observe(self, statistics: SufficientStatistics, kernel: Callable[..., Kernel], ard: bool) -> None:
+        basis, scale = statistics.basis, statistics.output_scale
+        median, spread = lengthscale_prior(statistics.input_scale)
+        each, shared = dist.LogNormal(jnp.log(median), spread), dist.LogNormal(jnp.mean(jnp.log(median)), spread)
+        lengthscale = sample("lengthscale", self.lengthscale, each.to_event(1) if ard else shared, ["input"])
+        amplitude = sample("amplitude", self.amplitude, log_normal(scale, AMPLITUDE_SPREAD))
+        noise_scale = sample("noise_scale", self.noise_scale, log_normal(0.3 * scale, NOISE_SPREAD))
+        shape = {name: sample(name, value) for name, value in self.shape.items()}
+        prior = basis.weight_prior(kernel(lengthscale, amplitude, **shape))
+        numpyro.deterministic("effective_features", prior.effective_features)
+        observe("y", statistics, prior, noise_scale)
+
+
+def basis_gp(
+    kernel: Callable[..., Kernel] | None = None,
+    *,
+    lengthscale: Any = None,
+    amplitude: Any = None,
+    noise_scale: Any = None,
+    **shape: Any,
+) -> BasisGP:
+    """A GP regression model ``y = f(x) + noise`` over any basis with a prior for kernels, f of mean zero.
+
+    For example :class:`~ppl_sgp.LaplaceBasis` or :class:`~ppl_sgp.InterpolationBasis`. Bases whose features
+    hold one lengthscale frozen (:class:`~ppl_sgp.GridEigenBasis`, :class:`~ppl_sgp.NystromBasis`) need it
+    fixed here as well, and sample the amplitude. Sites and default priors are those of
+    :func:`fourier_gp`, with one lengthscale an input. The cost is that of the basis's prior:
+    :func:`~ppl_sgp.evidence_cost`.
+
+    :param kernel: class of the kernel; default squared exponential.
+    :param lengthscale: a NumPyro distribution, or a number or array to hold fixed.
+    :param amplitude: a NumPyro distribution, or a number to hold fixed.
+    :param noise_scale: a NumPyro distribution, or a number to hold fixed; with q outputs, shape (q,) is allowed.
+    :param shape: priors or values of further kernel parameters, such as ``alpha``.
+    :return: a picklable callable of one argument, the statistics.
+    :raises ValueError: when called, for a basis without a prior for this kernel, or y identically zero.
+
+    .. doctest::
+
+        >>> import jax, numpy as np, ppl_sgp as sgp
+        >>> X = np.linspace(0, 1, 50)[:, None]
+        >>> stats = sgp.sufficient_statistics(sgp.LaplaceBasis.from_data(X, 20), X, np.sin(6 * X[:, 0]))
+        >>> fit = sgp.fit_evidence(sgp.models.basis_gp(sgp.Matern52, noise_scale=0.1), stats)
+        >>> sorted(fit.values)
+        ['amplitude', 'lengthscale']
+    """
+    return BasisGP(kernel, lengthscale, amplitude, noise_scale, shape)

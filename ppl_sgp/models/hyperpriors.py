@@ -1,0 +1,69 @@
+"""What the ready models share: sampling what may be fixed instead, default hyper-priors, and a look at y first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+
+from .. import _checks
+from ..bases.fourier import FourierBasis
+from ..statistics.statistics import SufficientStatistics
+
+
+def sample(name: str, value: Any, default: Any = None, event_dims: list[str] | None = None) -> Any:
+    """A draw from ``value``, or from ``default`` if it is ``None``; numbers and arrays are held fixed."""
+    value = default if value is None else value
+    if not isinstance(value, dist.Distribution):
+        return value
+    infer = {"event_dims": event_dims} if event_dims and value.event_dim else {}
+    return numpyro.sample(name, value, infer=infer)
+
+
+def log_normal(median: Any, spread: float) -> dist.Distribution:
+    """Log-normal with the given median and standard deviation of the logarithm."""
+    return dist.LogNormal(jnp.log(jnp.asarray(median)), spread)
+
+
+def weight_scale(statistics: SufficientStatistics) -> Any:
+    """Standard deviation of independent weights with which the features explain the size of y: √(rms²·n/tr A)."""
+    moments = statistics.moments
+    trace = moments.gram.sum() if moments.gram.ndim == 1 else moments.gram.trace()
+    return statistics.output_scale * (moments.num_rows / trace) ** 0.5
+
+
+def check_statistics(owner: str, statistics: Any) -> None:
+    """Refuse other arguments and y identically zero; warn of a mean that a GP of mean zero cannot follow."""
+    if not isinstance(statistics, SufficientStatistics):
+        raise ValueError(
+            f"{owner} is a model of one argument, the statistics from sgp.sufficient_statistics(basis, X, y); "
+            f"got {type(statistics).__name__}."
+        )
+    moments = statistics.moments
+    if not _checks.is_concrete(moments):
+        return
+    if not np.all(moments.sum_squares > 0):
+        raise ValueError(
+            f"{owner}: y is identically zero, so its scale says nothing about amplitude and noise. "
+            "Check the outputs, or write a model with priors of your own."
+        )
+    mean = np.abs(moments.y_mean)
+    spread = np.sqrt(np.maximum(moments.sum_squares / moments.num_rows - mean**2, 0))
+    if np.any(mean > 2 * spread) and moments.log_weights == 0:
+        _checks.warn(
+            f"The mean of y ({float(np.max(mean)):.3g}) is large against its standard deviation "
+            f"({float(np.max(spread)):.3g}), but the GP has mean zero. Subtract the mean first, and add it to "
+            "predictions.",
+            stacklevel=3,
+        )
+
+
+def require_fourier(owner: str, statistics: SufficientStatistics, remedy: str) -> FourierBasis:
+    """The Fourier basis of the statistics; any other is refused."""
+    if not isinstance(statistics.basis, FourierBasis):
+        got = type(statistics.basis).__name__
+        raise ValueError(f"{owner} needs statistics of a FourierBasis; got {got}. {remedy}")
+    return statistics.basis

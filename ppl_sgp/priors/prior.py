@@ -1,0 +1,107 @@
+"""What every prior over weights offers: products with its covariance and with a root of it."""
+
+from __future__ import annotations
+
+import abc
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+
+from .. import _checks
+
+
+class WeightPrior(abc.ABC):
+    """A Gaussian prior ``w ~ N(mean, C)`` over the m weights of a basis.
+
+    Subclasses are pytree dataclasses with a field ``mean``. What the evidence needs of the covariance
+    C are its products with vectors, so a structured C is never formed.
+    """
+
+    mean: Any
+
+    @property
+    @abc.abstractmethod
+    def num_weights(self) -> int | None:
+        """The number of weights m; ``None`` if one number stands for all of them."""
+
+    @property
+    def batch_shape(self) -> tuple[int, ...]:
+        """Shape of a batch of priors; ``()`` for one. Structured priors come one at a time: use ``jax.vmap``."""
+        return ()
+
+    @property
+    @abc.abstractmethod
+    def variance(self) -> jax.Array:
+        """Prior variances of the weights, shape ``batch + (m,)``."""
+
+    @abc.abstractmethod
+    def apply(self, vectors: Any) -> jax.Array:
+        """``Cv`` for each column v of ``vectors``, shape (m, k)."""
+
+    @abc.abstractmethod
+    def apply_root(self, vectors: Any) -> jax.Array:
+        """``Fv`` for each column v of ``vectors``, shape (m, k), with one fixed F such that ``C = FFᵀ``."""
+
+    @property
+    def covariance(self) -> jax.Array:
+        """The covariance C of the weights, shape (m, m). O(m²) memory."""
+        return self.apply(jnp.eye(self.num_weights, dtype=_checks.common_dtype(*jax.tree.leaves(self))))
+
+    @property
+    def effective_features(self) -> jax.Array:
+        """``(Σγ)²/Σγ²`` of the prior variances γ: m if all weights matter alike, near 1 if one dominates."""
+        variance = self.variance / jax.lax.stop_gradient(jnp.max(self.variance, axis=-1, keepdims=True))
+        return jnp.sum(variance, axis=-1) ** 2 / jnp.sum(variance**2, axis=-1)
+
+    def distribution(self) -> dist.Distribution:
+        """The prior as a NumPyro distribution over w, for models that keep their weights."""
+        return dist.MultivariateNormal(_filled(self.mean, self.num_weights), covariance_matrix=self.covariance)
+
+
+def checked_mean(mean: Any, num_weights: int, owner: str) -> jax.Array | None:
+    """A prior mean of shape (m,), or ``None`` for zero."""
+    if mean is None:
+        return None
+    mean = jnp.asarray(mean)
+    if mean.shape != (num_weights,):
+        raise ValueError(f"{owner}: `mean` must have shape ({num_weights},), one entry a weight; got {mean.shape}.")
+    if _checks.is_concrete(mean) and not bool(jnp.isfinite(mean).all()):
+        raise ValueError(f"{owner}: `mean` must be finite; pass None for zero.")
+    return mean
+
+
+def checked_covariance(name: str, value: Any, owner: str) -> jax.Array:
+    """A symmetric matrix; whether it is positive semi-definite is checked where its values can be read."""
+    matrix = jnp.asarray(value)
+    matrix = matrix.astype(_checks.common_dtype(matrix))
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
+        raise ValueError(
+            f"{owner}: `{name}` must be a square matrix of shape (m, m); got {matrix.shape}. A batch of priors goes "
+            "through `jax.vmap`."
+        )
+    if _checks.is_concrete(matrix):
+        values = np.asarray(matrix, dtype=np.float64)
+        if not np.isfinite(values).all():
+            raise ValueError(f"{owner}: `{name}` must be finite.")
+        tolerance = 100 * len(values) * float(jnp.finfo(matrix.dtype).eps) * np.abs(values).max()
+        if np.abs(values - values.T).max() > tolerance:
+            raise ValueError(f"{owner}: `{name}` must be symmetric; make it so, e.g. `(C + C.T) / 2`.")
+        if np.linalg.eigvalsh((values + values.T) / 2)[0] < -tolerance:
+            raise ValueError(
+                f"{owner}: `{name}` must be positive semi-definite; its smallest eigenvalue is negative. Pass a "
+                "`scale_tril` instead if you have one."
+            )
+    return matrix
+
+
+def symmetric_root(covariance: jax.Array) -> jax.Array:
+    """The symmetric F with ``FF = C``; defined for singular C, where a Cholesky factor is not."""
+    values, vectors = jnp.linalg.eigh(covariance)
+    return (vectors * jnp.sqrt(jnp.clip(values, 0))[None, :]) @ vectors.T
+
+
+def _filled(mean: Any, num_weights: int | None) -> jax.Array:
+    return jnp.zeros(num_weights) if mean is None else mean

@@ -14,6 +14,7 @@ from .bases.polynomial import PolynomialBasis
 from .bases.rotated import RotatedBasis
 from .bases.stack import StackedBasis, stack
 from .bases.user import CallableBasis
+from .diagnostics.kernel_draws import kernel_draws
 from .diagnostics.leave_one_out import leave_one_out
 from .diagnostics.to_arviz import EXTRA_FIELDS, to_arviz
 from .distributions.compressed_normal import CompressedNormal
@@ -80,6 +81,7 @@ __all__ = [
     "WeightPrior",
     "evidence_cost",
     "fit_evidence",
+    "kernel_draws",
     "latent",
     "leave_one_out",
     "log_evidence",

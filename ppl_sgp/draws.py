@@ -54,14 +54,7 @@ class Draws:
         max_memory: float,
     ) -> None:
         self._model, self._statistics = model, statistics
-        latent, self._site = _inspect(model, statistics, site)
-        missing = [name for name in latent if name not in samples]
-        if missing:
-            raise ValueError(
-                f"`samples` lack the latent sites {missing} of the model; pass `mcmc.get_samples()` or draws of "
-                f"all of {sorted(latent)}."
-            )
-        self._samples = {name: np.asarray(samples[name]) for name in latent}
+        self._samples, self._site = checked_samples(model, samples, statistics, site)
         self.num_draws = _num_draws(self._samples)
         per_draw = 8 * 4 * self.num_outputs * statistics.num_features**2
         self._batch = int(min(self.num_draws, max(1, max_memory // per_draw)))
@@ -139,6 +132,36 @@ class Draws:
 
 def _matrices(factor: np.ndarray) -> np.ndarray:
     return factor.reshape(-1, *factor.shape[-2:])
+
+
+def map_sites(
+    function: Callable[[CompressedDistribution], Any],
+    model: Callable[..., Any],
+    samples: dict[str, Any],
+    statistics: SufficientStatistics,
+    site: str | None = None,
+) -> Any:
+    """``function`` of the observed site's distribution at each draw, stacked along a first axis."""
+    checked, name = checked_samples(model, samples, statistics, site)
+    _num_draws(checked)
+    evaluate = jax.jit(
+        lambda draws: jax.lax.map(lambda draw: function(compressed_sites(_trace(model, statistics, draw))[name]), draws)
+    )
+    return evaluate(checked)
+
+
+def checked_samples(
+    model: Callable[..., Any], samples: dict[str, Any], statistics: SufficientStatistics, site: str | None
+) -> tuple[dict[str, np.ndarray], str]:
+    """Draws of the model's latent sites alone, and the name of its observed site."""
+    latent, name = _inspect(model, statistics, site)
+    missing = [key for key in latent if key not in samples]
+    if missing:
+        raise ValueError(
+            f"`samples` lack the latent sites {missing} of the model; pass `mcmc.get_samples()` or draws of "
+            f"all of {sorted(latent)}."
+        )
+    return {key: np.asarray(samples[key]) for key in latent}, name
 
 
 def _trace(model: Callable[..., Any], statistics: SufficientStatistics, parameters: dict[str, Any]) -> dict[str, Any]:

@@ -27,10 +27,13 @@ demo: $(VENV)/.demo-installed
 
 test: test-float64 test-float32
 
-# One lane: the test suite, then the doctests. Two processes with a BLAS thread each: tests mostly compile.
+# One lane: the test suite, then the doctests. Two processes with a BLAS thread each. Tests mostly compile, so what one
+# process has compiled the other reads from a cache, as does the next run.
+COMPILED := JAX_COMPILATION_CACHE_DIR="$(abspath $(VENV))/.compiled" JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0 \
+  JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES=-1
 define lane
-	JAX_ENABLE_X64=$(1) OPENBLAS_NUM_THREADS=1 "$(PY)" -m pytest --numprocesses 2 --dist loadfile $(PYTEST_ARGS)
-	JAX_ENABLE_X64=$(1) OPENBLAS_NUM_THREADS=1 "$(PY)" -m pytest --numprocesses 2 --doctest-modules ppl_sgp
+	$(COMPILED) JAX_ENABLE_X64=$(1) OPENBLAS_NUM_THREADS=1 "$(PY)" -m pytest --numprocesses 2 --dist loadfile $(PYTEST_ARGS)
+	$(COMPILED) JAX_ENABLE_X64=$(1) OPENBLAS_NUM_THREADS=1 "$(PY)" -m pytest --numprocesses 2 --doctest-modules ppl_sgp
 endef
 
 test-float64: $(VENV)/.test-installed

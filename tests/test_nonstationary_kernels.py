@@ -52,6 +52,7 @@ def points(kernel, n=5, seed=0):
 
 
 @everything
+@pytest.mark.float64_only
 def test_values_match_loops(name):
     kernel = KERNELS[name]()
     X, X2 = points(kernel), points(kernel, 3, seed=1)
@@ -65,6 +66,7 @@ def test_values_match_loops(name):
 
 
 @pytest.mark.parametrize("make", [Linear, lambda s: Polynomial(2, s), lambda s: ArcCosine(1, 1.5, s)])
+@pytest.mark.float64_only
 def test_one_scale_an_input(make):
     kernel, X = make([0.5, 2.0]), points(make(1.0), 4)
     want = [[value(kernel, x, x2) for x2 in X] for x in X]
@@ -73,6 +75,7 @@ def test_one_scale_an_input(make):
 
 
 @everything
+@pytest.mark.float64_only
 def test_matrices_are_positive_semi_definite(name):
     kernel = KERNELS[name]()
     K = np.asarray(kernel(points(kernel, 20)), np.float64)
@@ -91,6 +94,7 @@ def test_arc_cosine_is_a_network_of_many_units(order):
 
 
 @pytest.mark.parametrize("order", [0, 1])
+@pytest.mark.float64_only
 def test_arc_cosine_keeps_digits_of_small_angles(order):
     # Points 1e-3 apart: the angle is lost to rounding in float32 if it is taken from its cosine.
     gap = 2.0**-10
@@ -113,6 +117,7 @@ def test_periodic_kernel_repeats():
 
 
 @everything
+@pytest.mark.float64_only
 def test_derivatives_are_finite_at_coincident_inputs_and_at_the_origin(name):
     kernel = jax.tree.map(lambda leaf: jnp.asarray(leaf, DTYPE), KERNELS[name]())
     d = points(kernel).shape[1]
@@ -142,6 +147,7 @@ def test_gradients_match_finite_differences(name):
 
 
 @everything
+@pytest.mark.float64_only
 def test_pytrees_pickles_and_transformations(name):
     kernel = KERNELS[name]()
     X, want = points(kernel), kernel(points(kernel))

@@ -180,6 +180,7 @@ def test_from_data_is_indifferent_to_a_shift(key, rng):
 
 
 @pytest.mark.parametrize("input_dim", [1, 2])
+@pytest.mark.float64_only
 def test_from_data_covers_the_default_lengthscale_prior(input_dim, key, rng):
     X = rng.standard_normal((200, input_dim)) * 3
     basis = sgp.FourierBasis.from_data(key, X, 2000)

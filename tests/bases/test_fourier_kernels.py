@@ -26,6 +26,7 @@ def approximation(basis, kernel, X):
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("kernel", [SE(0.5, 3.0), M12(0.7, 0.2), M52([0.5, 2.0], 1.5)])
+@pytest.mark.float64_only
 def test_precision_is_m_over_twice_the_variance_if_target_is_proposal(kernel, method, key):
     basis = sgp.FourierBasis.sample(key, kernel, 14, 2, method)
     np.testing.assert_allclose(
@@ -61,6 +62,7 @@ def cycle(names):
 
 
 @pytest.mark.parametrize(("name", "method"), cycle(PAIRS))
+@pytest.mark.float64_only
 def test_unbiased_over_keys(name, method):
     kernel, proposal = PAIRS[name]
     bases = [sgp.FourierBasis.sample(jax.random.key(seed), proposal, 32, 2, method) for seed in range(20)]
@@ -74,6 +76,7 @@ def test_unbiased_over_keys(name, method):
 @pytest.mark.parametrize(
     ("name", "method"), cycle(["SE", "Matern12", "longer", "mixture", "sum from mixture", "product", "RQ"])
 )
+@pytest.mark.float64_only
 def test_the_error_falls_with_the_number_of_features(name, method, key):
     kernel, proposal = PAIRS[name]
     bases = [sgp.FourierBasis.sample(key, proposal, m, 2, method) for m in (32, 20_000)]
@@ -83,6 +86,7 @@ def test_the_error_falls_with_the_number_of_features(name, method, key):
     assert errors[1] < 0.05 * float(kernel.variance)
 
 
+@pytest.mark.float64_only
 def test_quasi_random_points_beat_independent_ones_in_one_dimension():
     kernel, x = M52(0.5), np.linspace(-1, 1, 21)[:, None]
 
@@ -93,6 +97,7 @@ def test_quasi_random_points_beat_independent_ones_in_one_dimension():
     assert mean_square("quasi_random") < mean_square("iid") / 4
 
 
+@pytest.mark.float64_only
 def test_orthogonal_points_beat_independent_ones_in_five_dimensions(rng):
     kernel, x = SE(2.0), rng.standard_normal((15, 5))
 
@@ -141,6 +146,7 @@ def test_weight_prior_is_differentiable_and_traceable(key):
 # Effective features --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.float64_only
 def test_effective_features_are_those_of_the_formula(key):
     basis = sgp.FourierBasis.sample(key, M32(0.5), 40, 1)
     variance = np.asarray(basis.weight_prior(SE(0.7)).variance, np.float64)

@@ -56,6 +56,7 @@ def dense_nystrom(factors, sizes, X, p):
 
 
 @pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.float64_only
 def test_is_the_truncated_nystrom_approximation_on_the_grid(name, rng):
     kernel, factors = KERNELS[name]
     X, sizes, p = inputs(rng), (5, 7), 11
@@ -68,6 +69,7 @@ def test_is_the_truncated_nystrom_approximation_on_the_grid(name, rng):
 
 
 @pytest.mark.parametrize("name", ["Matern12", "product"])
+@pytest.mark.float64_only
 def test_with_all_eigenfunctions_is_the_full_nystrom_approximation(name, rng):
     kernel, factors = KERNELS[name]
     X = inputs(rng)
@@ -104,6 +106,7 @@ def test_search_agrees_with_enumeration(seed):
 
 
 @pytest.mark.parametrize("d", [33, 100])
+@pytest.mark.float64_only
 def test_grids_that_cannot_be_formed(d, rng):
     start = time.perf_counter()
     X = rng.random((20, d))
@@ -125,6 +128,7 @@ def test_grids_that_cannot_be_formed(d, rng):
     assert np.linalg.eigvalsh(error).min() > -by_lane(1e-9, 1e-5) and np.abs(error).max() < 0.05
 
 
+@pytest.mark.float64_only
 def test_error_falls_with_the_number_of_features(rng):
     X, kernel = inputs(rng, 40), SE([0.4, 1.1], amplitude=1.5)
     errors = [np.abs(implied_kernel(make(kernel, X, p, 14), kernel, X) - kernel(X)).max() for p in (5, 15, 45, 130)]
@@ -162,6 +166,7 @@ def test_bounds_and_inputs_give_the_same_grid(rng):
     np.testing.assert_array_equal(*(basis.host_features(X) for basis in bases))
 
 
+@pytest.mark.float64_only
 def test_gradients_in_inputs_are_finite_and_right():
     basis = make(SE([0.4, 1.1]), BOX, 12, 5)
     X = np.array([[0.5, 0.5], [0.0, -1.0], [0.3, 0.7]])  # the centre, where odd eigenfunctions vanish; a corner

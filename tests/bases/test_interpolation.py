@@ -100,6 +100,7 @@ def test_features_and_copies(method, rng, tmp_path):
 
 
 @methods
+@pytest.mark.float64_only
 def test_gradients_are_finite(method):
     basis = sgp.InterpolationBasis(GRID, method)
     X = jnp.asarray(np.concatenate([nodes(GRID), [[0.13, 11.7]]]))
@@ -111,6 +112,7 @@ def test_gradients_are_finite(method):
 
 
 @pytest.mark.parametrize("kernel", [SE([0.5, 0.8], amplitude=2.0), SE(0.9) * SE([1.0, 2.0], amplitude=3.0)])
+@pytest.mark.float64_only
 def test_squared_exponentials_have_kronecker_priors(kernel):
     prior = sgp.InterpolationBasis(GRID).weight_prior(kernel)
     assert isinstance(prior, sgp.KroneckerPrior)
@@ -120,6 +122,7 @@ def test_squared_exponentials_have_kronecker_priors(kernel):
 
 
 @pytest.mark.parametrize("kernel", [sgp.Matern32(0.5, 2.0), SE(0.3) + SE(2.0), sgp.ArcCosine(order=1)])
+@pytest.mark.float64_only
 def test_other_kernels_have_dense_priors(kernel):
     prior = sgp.InterpolationBasis(GRID).weight_prior(kernel)
     assert isinstance(prior, sgp.DensePrior)
@@ -128,6 +131,7 @@ def test_other_kernels_have_dense_priors(kernel):
 
 @pytest.mark.parametrize("kernel", [SE([0.7, 0.9], amplitude=1.5), sgp.Matern52(1.0)])
 @pytest.mark.parametrize("method", ["linear", "cubic"])
+@pytest.mark.float64_only
 def test_the_implied_kernel_converges(kernel, method, rng):
     X = inputs(rng)
     errors = [

@@ -33,6 +33,7 @@ def inside(basis, rng, n=9):
 # Features and priors --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.float64_only
 def test_features_are_products_of_sines(basis, rng):
     X = inside(basis, rng)
     columns = []
@@ -54,6 +55,7 @@ def test_functions_are_orthonormal_on_the_box_and_vanish_at_its_walls():
 
 
 @pytest.mark.relaxed_promotion
+@pytest.mark.float64_only
 def test_features_and_variances_are_those_of_numpyro(basis, rng):
     X, d = inside(basis, rng), basis.input_dim
     numbers, ell = list(basis.num_functions), list(basis.boundary)
@@ -79,6 +81,7 @@ ERROR = {"SE": 1e-5, "Matern32": 0.02, "Matern52": 0.01, "RQ": 0.01, "sum": 0.01
 
 
 @pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.float64_only
 def test_the_kernel_is_reached_with_many_functions(name):
     kernel, X = KERNELS[name], np.linspace(-1, 1, 31)[:, None]
     exact = np.asarray(kernel(X), np.float64)
@@ -166,6 +169,7 @@ def test_suggestions_follow_the_published_rules(kernel, a, b):
 
 @pytest.mark.parametrize("kernel", [SE, M32, M52])
 @pytest.mark.parametrize("length", [0.1, 0.5, 2.0])
+@pytest.mark.float64_only
 def test_suggestions_serve_their_lengthscales(kernel, length):
     X = np.linspace(-1, 1, 101)[:, None]
     basis = sgp.LaplaceBasis.from_data(X, *sgp.LaplaceBasis.suggest(X, [length], kernel))

@@ -29,6 +29,7 @@ def in_float64(kernel, X, Z):
 
 
 @pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.float64_only
 def test_is_the_nystrom_approximation(name, rng):
     kernel, U, X = KERNELS[name], rng.standard_normal((9, 2)), rng.standard_normal((20, 2))
     basis = sgp.NystromBasis(U, kernel)
@@ -51,6 +52,7 @@ def test_features_and_copies(name, rng, tmp_path):
     check_copies(basis, X, kernel, tmp_path)
 
 
+@pytest.mark.float64_only
 def test_directions_at_rounding_level_are_cut(rng):
     U = np.concatenate([np.linspace(0, 1, 30), [0.5, 0.5]])[:, None]  # much closer than a lengthscale; repeated
     basis = sgp.NystromBasis(U, SE(1.0))

@@ -19,6 +19,7 @@ def basis_of(num_harmonics):
     return sgp.PeriodicBasis(PERIOD, num_harmonics)
 
 
+@pytest.mark.float64_only
 def test_features_are_harmonics(rng, tmp_path):
     basis, X = basis_of(3), rng.uniform(-30, 30, (9, 1))
     angle, k = 2 * np.pi * X / PERIOD, np.arange(1, 4)
@@ -34,6 +35,7 @@ def test_features_keep_their_digits_after_many_periods():
 
 
 @pytest.mark.parametrize("length", [0.2, 0.5, 1.0, 5.0])
+@pytest.mark.float64_only
 def test_variances_are_bessel_functions(length):
     # exp(cos θ/ℓ²) = I₀ + 2 Σ I_k cos kθ; in absolute terms to rounding of the sum, relative where they are large.
     variance = np.exp(2 * np.asarray(basis_of(25).weight_prior(sgp.Periodic(PERIOD, length, 1.3)).log_scale))
@@ -43,12 +45,14 @@ def test_variances_are_bessel_functions(length):
 
 
 @pytest.mark.parametrize("length", [0.1, 0.3, 1.0, 2.0, 4.0])
+@pytest.mark.float64_only
 def test_four_over_the_lengthscale_harmonics_are_enough(length):
     kernel, X = sgp.Periodic(PERIOD, length, 1.5), np.linspace(-20, 20, 41)[:, None]
     basis = basis_of(int(np.ceil(4 / length)))
     np.testing.assert_allclose(implied_kernel(basis, kernel, X), np.asarray(kernel(X)), atol=1.5**2 * 1e-3)
 
 
+@pytest.mark.float64_only
 def test_the_error_falls_to_rounding():
     kernel, X = sgp.Periodic(PERIOD, 0.6), np.linspace(-9, 9, 25)[:, None]
     errors = [np.abs(implied_kernel(basis_of(K), kernel, X) - np.asarray(kernel(X))).max() for K in (2, 4, 8, 20)]
@@ -57,6 +61,7 @@ def test_the_error_falls_to_rounding():
 
 
 @pytest.mark.parametrize("length", [0.3, 3.0, 30.0])
+@pytest.mark.float64_only
 def test_gradients_are_finite_where_variances_vanish(length):
     # At ℓ = 30 the tenth coefficient is of order 1e-39.
     def log_scale(length, amplitude):

@@ -35,6 +35,7 @@ def test_features_are_all_monomials_once(input_dim, degree, interactions, rng):
         np.testing.assert_allclose(column, np.prod(X**powers, axis=1), rtol=1e-13)
 
 
+@pytest.mark.float64_only
 def test_copies_and_features_in_jax(rng, tmp_path):
     X = rng.uniform(-1, 3, (7, 2))
     basis = sgp.PolynomialBasis.from_data(X, 3)
@@ -45,6 +46,7 @@ def test_copies_and_features_in_jax(rng, tmp_path):
 @pytest.mark.parametrize("amplitude", [0.7, [0.7, 2.0]])
 @pytest.mark.parametrize("degree", [1, 2, 5])
 @pytest.mark.parametrize("bias", [0.0, 1.5])
+@pytest.mark.float64_only
 def test_the_kernel_is_exact(amplitude, degree, bias, rng):
     X, kernel = rng.standard_normal((6, 2)), sgp.Polynomial(degree, amplitude, bias)
     K = np.asarray(kernel(X), np.float64)
@@ -69,6 +71,7 @@ def test_powers_alone_have_a_prior_for_one_input(rng):
     np.testing.assert_allclose(implied, kernel(X), rtol=10 * RTOL, atol=RTOL)
 
 
+@pytest.mark.float64_only
 def test_gradients_and_transformations():
     basis = sgp.PolynomialBasis(2, 3)
     check_gradients(lambda a, b: basis.weight_prior(sgp.Polynomial(3, a, b)).log_scale, 0.7, 1.5)

@@ -33,6 +33,7 @@ def stacked(fourier):
 KERNELS = (SE(0.6, amplitude=2.0), M32(1.0, amplitude=3.0))
 
 
+@pytest.mark.float64_only
 def test_features_are_side_by_side(stacked, X, tmp_path):
     assert (stacked.num_features, stacked.input_dim) == (16, 2)
     parts = [basis.host_features(X) for basis in stacked.bases]
@@ -86,6 +87,7 @@ def test_hyperparameters_may_be_traced(stacked):
     np.testing.assert_allclose(gradient, [10 / 2, 6 / 3], rtol=1e-6)
 
 
+@pytest.mark.float64_only
 def test_domains_are_those_of_the_parts(X):
     basis = sgp.stack(IdentityBasis(2), sgp.SelectedColumns(sgp.InterpolationBasis(GRID), [1], input_dim=2))
     basis(X * [5.0, 1.0])
@@ -96,6 +98,7 @@ def test_domains_are_those_of_the_parts(X):
 # Columns --------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.float64_only
 def test_an_additive_model(X, key, tmp_path):
     parts = [sgp.FourierBasis.sample(key, SE(0.4), 8, 1), sgp.FourierBasis.sample(key, M32(0.4), 6, 1)]
     basis = sgp.stack(*(sgp.SelectedColumns(part, [i], input_dim=2) for i, part in enumerate(parts)))

@@ -26,6 +26,7 @@ def waves_in_numpy(X):
     return np.concatenate([np.sin(3 * X), np.cos(X[:, :1])], axis=1)
 
 
+@pytest.mark.float64_only
 def test_features_are_those_of_the_function():
     basis = sgp.CallableBasis(waves, 3, 2)
     assert (basis.num_features, basis.input_dim) == (3, 2)
@@ -56,6 +57,7 @@ def test_evidence_and_gradients():
 
 
 @pytest.mark.relaxed_promotion
+@pytest.mark.float64_only
 def test_hilbert_space_approximations_of_numpyro():
     x = np.linspace(-1, 1, 40)[:, None]
     y = np.sin(4 * x[:, 0])
@@ -72,6 +74,7 @@ def test_hilbert_space_approximations_of_numpyro():
     np.testing.assert_allclose((covariance - 0.2**2 * np.eye(40))[middle, middle], kernel, atol=1e-4)
 
 
+@pytest.mark.float64_only
 def test_is_static_and_compares_by_its_function():
     basis = sgp.CallableBasis(waves, 3, 2)
     assert jax.tree.leaves(basis) == []

@@ -52,7 +52,6 @@ def points(kernel, n=5, seed=0):
 
 
 @everything
-@pytest.mark.float64_only
 def test_values_match_loops(name):
     kernel = KERNELS[name]()
     X, X2 = points(kernel), points(kernel, 3, seed=1)
@@ -147,7 +146,6 @@ def test_gradients_match_finite_differences(name):
 
 
 @everything
-@pytest.mark.float64_only
 def test_pytrees_pickles_and_transformations(name):
     kernel = KERNELS[name]()
     X, want = points(kernel), kernel(points(kernel))

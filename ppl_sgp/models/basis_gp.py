@@ -76,7 +76,8 @@ def basis_gp(
 
         >>> import jax, numpy as np, ppl_sgp as sgp
         >>> X = np.linspace(0, 1, 50)[:, None]
-        >>> stats = sgp.sufficient_statistics(sgp.LaplaceBasis.from_data(X, 20), X, np.sin(6 * X[:, 0]))
+        >>> y = np.sin(6 * X[:, 0]) + 0.1 * np.cos(77 * X[:, 0])
+        >>> stats = sgp.sufficient_statistics(sgp.LaplaceBasis.from_data(X, 20), X, y)
         >>> fit = sgp.fit_evidence(sgp.models.basis_gp(sgp.Matern52, noise_scale=0.1), stats)
         >>> sorted(fit.values)
         ['amplitude', 'lengthscale']

@@ -35,7 +35,6 @@ def test_features_are_all_monomials_once(input_dim, degree, interactions, rng):
         np.testing.assert_allclose(column, np.prod(X**powers, axis=1), rtol=1e-13)
 
 
-@pytest.mark.float64_only
 def test_copies_and_features_in_jax(rng, tmp_path):
     X = rng.uniform(-1, 3, (7, 2))
     basis = sgp.PolynomialBasis.from_data(X, 3)

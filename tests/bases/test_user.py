@@ -26,7 +26,6 @@ def waves_in_numpy(X):
     return np.concatenate([np.sin(3 * X), np.cos(X[:, :1])], axis=1)
 
 
-@pytest.mark.float64_only
 def test_features_are_those_of_the_function():
     basis = sgp.CallableBasis(waves, 3, 2)
     assert (basis.num_features, basis.input_dim) == (3, 2)

@@ -100,7 +100,7 @@ def evaluate(statistics: SufficientStatistics, prior: WeightPrior, noise_scale: 
     """The evidence for compressed data ``projection``, of any batch shape, without checks."""
     dtype = _checks.common_dtype(*jax.tree.leaves(prior), noise_scale)
     if isinstance(prior, HouseholderPrior) and _is_diagonal_along_axes(statistics, prior):
-        prior, projection = along_axes(prior, jnp.asarray(projection, dtype))
+        prior, projection = _along_axes(prior, jnp.asarray(projection, dtype))
     if isinstance(prior, DiagonalPrior):
         return scaled.evaluate(statistics, prior, noise_scale, projection, dtype)
     return joint.evaluate(statistics, prior, noise_scale, projection, dtype)
@@ -108,11 +108,10 @@ def evaluate(statistics: SufficientStatistics, prior: WeightPrior, noise_scale: 
 
 def _is_diagonal_along_axes(statistics: SufficientStatistics, prior: WeightPrior) -> bool:
     """Whether reflecting the data turns the prior into a diagonal one, and leaves the Gram matrix diagonal."""
-    orthonormal = statistics.num_orthonormal
-    return isinstance(prior, HouseholderPrior) and prior.vectors.shape[1] <= orthonormal
+    return isinstance(prior, HouseholderPrior) and prior.vectors.shape[1] <= statistics.num_orthonormal
 
 
-def along_axes(prior: HouseholderPrior, projection: jax.Array) -> tuple[DiagonalPrior, jax.Array]:
+def _along_axes(prior: HouseholderPrior, projection: jax.Array) -> tuple[DiagonalPrior, jax.Array]:
     """Prior and data in coordinates along the principal axes of the prior, for orthonormal features."""
     c = jnp.moveaxis(projection[..., :-1], -1, 0)
     rotated = prior.to_axes(c.reshape(len(c), -1)).reshape(c.shape)

@@ -18,6 +18,7 @@ from scipy.special import gammaincinv
 
 from .. import _checks
 from . import quadrature
+from .inputs import input_pair
 from .kernel import TWO_PI, Kernel, checked_variates, dtype_of, frequency_array
 
 
@@ -48,14 +49,7 @@ class ScaleMixture(Kernel):
                 )
 
     def __call__(self, X: ArrayLike, X2: ArrayLike | None = None) -> Array:
-        X2 = X if X2 is None else X2
-        for inputs in (X, X2):
-            _checks.inputs_matrix(inputs, None, type(self).__name__)
-        if np.shape(X)[1] != np.shape(X2)[1]:
-            raise ValueError(
-                f"{type(self).__name__}: `X` and `X2` must have the same columns; got shapes {np.shape(X)} and "
-                f"{np.shape(X2)}. Pass both in the same input space."
-            )
+        X, X2 = input_pair(self, X, X2)
         dtype = dtype_of(self, X, X2)
         # subtract before scaling: the difference of near inputs is exact, that of scaled ones is not
         difference = jnp.asarray(X, dtype)[:, None, :] - jnp.asarray(X2, dtype)[None, :, :]

@@ -57,8 +57,18 @@ class WeightPrior(abc.ABC):
         return jnp.sum(variance, axis=-1) ** 2 / jnp.sum(variance**2, axis=-1)
 
     def distribution(self) -> dist.Distribution:
-        """The prior as a NumPyro distribution over w, for models that keep their weights."""
-        return dist.MultivariateNormal(_filled(self.mean, self.num_weights), covariance_matrix=self.covariance)
+        """The prior as a NumPyro distribution over w, for models that keep their weights.
+
+        :raises ValueError: if the covariance is singular (to rounding), so that w has no density, and can be read.
+        """
+        factor = jnp.linalg.cholesky(self.covariance)
+        if _checks.is_concrete(factor) and not bool(jnp.isfinite(factor).all()):
+            raise ValueError(
+                f"{type(self).__name__}.distribution: the covariance is singular to rounding, so the weights have no "
+                "density. Keep them non-centred, as `sgp.latent` does, or marginalise them with `sgp.observe`."
+            )
+        mean = jnp.zeros(len(factor), factor.dtype) if self.mean is None else self.mean
+        return dist.MultivariateNormal(mean, scale_tril=factor)
 
 
 def checked_mean(mean: Any, num_weights: int, owner: str) -> jax.Array | None:
@@ -101,7 +111,3 @@ def symmetric_root(covariance: jax.Array) -> jax.Array:
     """The symmetric F with ``FF = C``; defined for singular C, where a Cholesky factor is not."""
     values, vectors = jnp.linalg.eigh(covariance)
     return (vectors * jnp.sqrt(jnp.clip(values, 0))[None, :]) @ vectors.T
-
-
-def _filled(mean: Any, num_weights: int | None) -> jax.Array:
-    return jnp.zeros(num_weights) if mean is None else mean

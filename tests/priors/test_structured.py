@@ -231,6 +231,15 @@ def test_refusals(make, message):
         make()
 
 
+def test_distributions_over_the_weights(rng):
+    prior, C, mean = CASES["dense"]
+    w = rng.standard_normal(M)
+    expected = multivariate_normal.logpdf(w, mean, C)
+    np.testing.assert_allclose(prior.distribution().log_prob(lane(w)), expected, rtol=by_lane(1e-9, 1e-3))
+    with pytest.raises(ValueError, match="singular to rounding.*non-centred"):
+        sgp.DensePrior(np.zeros((2, 2))).distribution()
+
+
 def test_sizes_that_do_not_fit_the_statistics(rng):
     stats, _, _ = statistics(rng)
     with pytest.raises(ValueError, match="has 2 weights but the statistics have 6"):

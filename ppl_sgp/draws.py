@@ -27,11 +27,40 @@ FEW_FEATURES = 0.1
 
 
 class WeightDraws(NamedTuple):
-    """A batch of b draws, float64: posterior means (b, q, m), lower factors (b, q, m, m), noise (b, q)."""
+    """A batch of b draws, float64: posterior means (b, q, m), factors of the covariances, noise scales (b, q).
+
+    Factors are lower triangular, (b, q, m, m), or (b, q, m) standard deviations where weights are independent.
+    """
 
     loc: np.ndarray
     factor: np.ndarray
     noise_scale: np.ndarray
+
+    @property
+    def independent(self) -> bool:
+        """Whether the weights are independent in every draw."""
+        return self.factor.ndim == self.loc.ndim
+
+    def summed_covariance(self) -> np.ndarray:
+        """Sum of the covariances over draws, shape (q, m, m). One matrix product an output."""
+        if self.independent:
+            variances = np.sum(self.factor**2, axis=0)
+            return variances[..., None] * np.eye(variances.shape[-1])
+        wide = np.moveaxis(self.factor, 0, 2).reshape(*self.factor.shape[1:3], -1)
+        return wide @ wide.swapaxes(-1, -2)
+
+    def variance(self, Phi: np.ndarray) -> np.ndarray:
+        """Variance of f at features (n, m), shape (b, q, n)."""
+        if self.independent:
+            return self.factor**2 @ (Phi**2).T
+        matrices = self.factor.reshape(-1, *self.factor.shape[-2:])
+        variance = np.stack([np.sum((Phi @ factor) ** 2, axis=-1) for factor in matrices])
+        return variance.reshape(*self.loc.shape[:2], len(Phi))
+
+    def weights(self, z: np.ndarray) -> np.ndarray:
+        """Weights from standard normal draws, both of shape (b, q, m)."""
+        deviation = self.factor * z if self.independent else np.einsum("bqij,bqj->bqi", self.factor, z)
+        return self.loc + deviation
 
 
 class Draws:
@@ -56,8 +85,10 @@ class Draws:
         self._model, self._statistics = model, statistics
         self._samples, self._site = checked_samples(model, samples, statistics, site)
         self.num_draws = _num_draws(self._samples)
-        per_draw = 8 * 4 * self.num_outputs * statistics.num_features**2
-        self._batch = int(min(self.num_draws, max(1, max_memory // per_draw)))
+        first = {name: value[0] for name, value in self._samples.items()}
+        per_draw = 8 * 4 * jax.eval_shape(self._one, first)[1].size
+        #: Draws whose posteriors fit the memory cap together.
+        self.batch_size = int(min(self.num_draws, max(1, max_memory // per_draw)))
         # Mapped, not vmapped: on a CPU a batched triangular solve is much slower than one at a time.
         self._posterior = jax.jit(lambda batch: jax.lax.map(self._one, batch))
         self.precision = np.finfo(np.float64)
@@ -78,17 +109,18 @@ class Draws:
         q, m = self.num_outputs, self._statistics.num_features
         noise_scale = jnp.broadcast_to(fn.noise_scale, (q,))
         if isinstance(fn, CompressedNormal):
-            loc, factor, effective = fn.weights, jnp.zeros((m, m), noise_scale.dtype), jnp.asarray(1.0)
+            loc, factor, effective = fn.weights, jnp.zeros_like(fn.weights), jnp.asarray(1.0)
         else:
             loc, factor = posterior_factors(fn.statistics, fn.prior, fn.noise_scale)
             effective = jnp.min(fn.prior.effective_features) / m
-        return jnp.broadcast_to(loc, (q, m)), jnp.broadcast_to(factor, (q, m, m)), noise_scale, effective
+        factor = jnp.broadcast_to(factor, (q, *factor.shape[loc.ndim - 1 :]))
+        return jnp.broadcast_to(loc, (q, m)), factor, noise_scale, effective
 
     def __iter__(self) -> Iterator[WeightDraws]:
         effective = []
-        for start in range(0, self.num_draws, self._batch):
+        for start in range(0, self.num_draws, self.batch_size):
             # The last batch overlaps none: it is shorter, at the price of one more compilation.
-            batch = {name: value[start : start + self._batch] for name, value in self._samples.items()}
+            batch = {name: value[start : start + self.batch_size] for name, value in self._samples.items()}
             weights, share = self._evaluate(batch)
             effective.append(share)
             yield weights
@@ -123,15 +155,9 @@ class Draws:
         return weights, np.atleast_1d(share)
 
     def pointwise(self, Phi: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        """Mean and variance (b, q, n) of f at features (n, m), and noise (b, q), batch by batch. O(n m²) a draw."""
+        """Mean and variance (b, q, n) of f at features (n, m), and noise (b, q), batch by batch."""
         for draws in self:
-            mean = draws.loc @ Phi.T
-            variance = np.stack([np.sum((Phi @ factor) ** 2, axis=-1) for factor in _matrices(draws.factor)])
-            yield mean, variance.reshape(mean.shape), draws.noise_scale
-
-
-def _matrices(factor: np.ndarray) -> np.ndarray:
-    return factor.reshape(-1, *factor.shape[-2:])
+            yield draws.loc @ Phi.T, draws.variance(Phi), draws.noise_scale
 
 
 def map_sites(

@@ -29,8 +29,9 @@ def predict(
 
     Each draw of the hyperparameters gives a Gaussian posterior of the weights; the predictive is
     their equal mixture, with ``mean = E[m_θ]`` and ``variance = E[v_θ] + Var[m_θ]``. Both moments
-    come from averages over draws of the weights' moments, so they cost O(m³) a draw plus O(m²) a
-    row, not their product. Everything runs in float64 on the host once the draws are factorised.
+    come from averages over draws of the weights' moments, so they cost O(m³) a draw (O(m) on rotated
+    statistics) plus O(m²) a row, not their product. Everything runs in float64 on the host once the
+    draws are factorised.
 
     :param model: the NumPyro model, of one argument: the statistics.
     :param samples: draws with the draws along the first axis, as ``mcmc.get_samples()``.
@@ -114,7 +115,7 @@ class Prediction:
         return values[..., 0, :] if self._one_output else np.moveaxis(values, -2, -1)
 
     def log_density(self, y_new: Any) -> np.ndarray:
-        """Log predictive density of each new observation, of the mixture. O(n_new m²) a draw.
+        """Log predictive density of each new observation, of the mixture. O(n_new m²) a draw, O(n_new m) if rotated.
 
         :param y_new: observations, shape of :attr:`mean`.
         :return: log densities in nats, shape of :attr:`mean`.
@@ -158,12 +159,11 @@ class Prediction:
         key_weights, key_noise = jax.random.split(key)
         q, m = self._draws.num_outputs, self._draws.basis.num_features
         z = np.asarray(jax.random.normal(key_weights, (len(indices), q, m)), dtype=np.float64)
-        size = max(1, int(self._max_memory // (32 * q * m**2)))
         weights, noise_scale = [], []
-        for start in range(0, len(indices), size):
-            part = slice(start, start + size)
+        for start in range(0, len(indices), self._draws.batch_size):
+            part = slice(start, start + self._draws.batch_size)
             chosen = self._draws.take(indices[part])
-            weights.append(chosen.loc + np.einsum("sqij,sqj->sqi", chosen.factor, z[part]))
+            weights.append(chosen.weights(z[part]))
             noise_scale.append(chosen.noise_scale)
         stacked = np.concatenate(weights)
         result = np.concatenate([stacked @ Phi.T for _, Phi in self._features()], axis=-1)
@@ -184,9 +184,7 @@ def _mixture_moments(draws: Draws) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     locs, second, noise_variance = [], np.zeros((q, m, m)), np.zeros(q)
     for batch in draws:
         locs.append(batch.loc)
-        # Σ over draws and columns of factor·factorᵀ, one matrix product an output.
-        wide = np.moveaxis(batch.factor, 0, 2).reshape(*batch.factor.shape[1:3], -1)
-        second = second + wide @ wide.swapaxes(-1, -2)
+        second = second + batch.summed_covariance()
         noise_variance = noise_variance + np.sum(batch.noise_scale**2, axis=0)
     loc = np.concatenate(locs)
     deviation = np.moveaxis(loc - loc.mean(axis=0), 0, -1)

@@ -119,7 +119,8 @@ def test_two_outputs_are_predicted_as_each_alone(problem, draws, x64):
 
 
 def test_rotated_statistics_predict_what_the_original_does(problem, x64):
-    _, _, stats = problem
+    X, y, _ = problem
+    stats = sgp.sufficient_statistics(problem[2].basis, X, np.stack([y, y[::-1]], axis=1))
     prior = stats.basis.weight_prior(sgp.SquaredExponential(0.6))
 
     def original(stats):
@@ -138,6 +139,12 @@ def test_rotated_statistics_predict_what_the_original_does(problem, x64):
     quick = sgp.predict(fast, draws, stats.rotate(prior), X_new)
     np.testing.assert_allclose(quick.mean, slow.mean, atol=1e-5 if x64 else 2e-3)
     np.testing.assert_allclose(quick.variance, slow.variance, rtol=1e-5 if x64 else 2e-2, atol=1e-10 if x64 else 1e-5)
+    y_new = np.stack([np.sin(2 * X_new[:, 0]), np.cos(X_new[:, 0])], axis=1)
+    np.testing.assert_allclose(quick.log_density(y_new), slow.log_density(y_new), atol=1e-4 if x64 else 0.05)
+    drawn = quick.sample(jax.random.key(0), 3000, noise=False)
+    error = np.sqrt(quick.variance / 3000)
+    assert (np.abs(drawn.mean(axis=0) - quick.mean) < 5 * error).all()
+    np.testing.assert_allclose(drawn.std(axis=0), np.sqrt(quick.variance), rtol=0.1)
 
 
 def test_explicit_weights_predict_with_their_draws(problem, rng):

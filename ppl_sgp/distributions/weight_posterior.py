@@ -17,7 +17,7 @@ from ..statistics.statistics import SufficientStatistics
 
 
 def weight_posterior(statistics: SufficientStatistics, prior: WeightPrior, noise_scale: Any) -> dist.MultivariateNormal:
-    """``p(w | y, θ)``, the Gaussian posterior of the weights given hyperparameters. O(m³).
+    """``p(w | y, θ)``, the Gaussian posterior of the weights given hyperparameters. O(m³), or O(m²) if rotated.
 
     ``w | y ~ N(μ + γ^½u, γ^½(I + GᵀG)⁻¹γ^½)`` (Evans 2022, eq 2.14, in the whitened units of
     ``ppl_sgp.evidence``). The factor of the covariance is built directly, without inverting it back.
@@ -40,7 +40,8 @@ def weight_posterior(statistics: SufficientStatistics, prior: WeightPrior, noise
     """
     _checks.positive("noise_scale", noise_scale, "weight_posterior")
     evidence.check_prior(statistics, prior)
-    loc, scale_tril = posterior_factors(statistics, prior, noise_scale)
+    loc, factor = posterior_factors(statistics, prior, noise_scale)
+    scale_tril = jnp.vectorize(jnp.diag, signature="(m)->(m,m)")(factor) if factor.ndim == loc.ndim else factor
     return dist.MultivariateNormal(loc, scale_tril=scale_tril)
 
 
@@ -48,7 +49,10 @@ def weight_posterior(statistics: SufficientStatistics, prior: WeightPrior, noise
 def posterior_factors(
     statistics: SufficientStatistics, prior: WeightPrior, noise_scale: Any
 ) -> tuple[jax.Array, jax.Array]:
-    """Mean (…, m) and lower factor (…, m, m) of the covariance of the weights."""
+    """Mean (…, m) of the weights, and the lower factor (…, m, m) of their covariance, or its diagonal (…, m).
+
+    The diagonal alone where weights are independent: a diagonal prior on rotated statistics, in O(m).
+    """
     dtype = _checks.common_dtype(*jax.tree.leaves(prior), noise_scale)
     if isinstance(prior, DiagonalPrior):
         return _scaled(statistics, prior, noise_scale, dtype)
@@ -77,16 +81,19 @@ def _scaled(
 ) -> tuple[jax.Array, jax.Array]:
     """For a diagonal covariance."""
     design, log_scale, mean = scaled.prepare(statistics, prior, dtype)
+    independent = design.factor.ndim == 1
 
     def one(log_scale, mean, noise_scale, projection):
         parameters = scaled.Parameters(log_scale, mean, noise_scale, projection)
         solution = scaled.solve(design, parameters)
         scale = jnp.exp(log_scale)
-        tril = _inverse_factor(design, scale / noise_scale)
-        return mean + scale * solution.weights, scale[:, None] * tril
+        loc = mean + scale * solution.weights
+        if independent:
+            return loc, scale * (1 + (design.factor * scale / noise_scale) ** 2) ** -0.5
+        return loc, scale[:, None] * _inverse_factor(design, scale / noise_scale)
 
     arguments = (log_scale, mean, noise_scale, statistics.projection)
-    return vectorize(one, "(m),(m),(),(p)->(m),(m,m)", arguments, dtype)
+    return vectorize(one, f"(m),(m),(),(p)->(m),{'(m)' if independent else '(m,m)'}", arguments, dtype)
 
 
 def _inverse_factor(design: scaled.Design, g: jax.Array) -> jax.Array:
@@ -95,8 +102,6 @@ def _inverse_factor(design: scaled.Design, g: jax.Array) -> jax.Array:
     Factorising with the features in reverse order gives I + GᵀG = UUᵀ with U upper triangular, so
     that T = U⁻ᵀ is lower triangular, as NumPyro's ``scale_tril`` must be.
     """
-    if design.factor.ndim == 1:
-        return jnp.diag((1 + (design.factor * g) ** 2) ** -0.5)
     reverse = slice(None, None, -1)
     # By QR in either precision: this runs once a draw, and must be defined however small the noise.
     L = scaled.qr_factor((design.factor * g[None, :])[:, reverse])

@@ -1,0 +1,142 @@
+"""One split of the protocol of Evans (2022), section 5.4.2: data, frozen basis, type-I and type-II, scores.
+
+`uci_type1.py` runs it over sets and splits, and says how.
+"""
+
+from __future__ import annotations
+
+import gzip
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+from numpyro.diagnostics import effective_sample_size, split_gelman_rubin
+from numpyro.infer import MCMC, NUTS
+from scipy.optimize import minimize
+
+import ppl_sgp as sgp
+from ppl_sgp.scales import log_normal_by_mode
+
+WAYS = ("rotated", "marginal", "kept")
+PREDICTED_DRAWS = 200  # thinned from the chains
+
+
+def read(folder: Path | None, name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Inputs (n, d), outputs (n,) and the test mask (n, splits); generated rows without a folder."""
+    if folder is None:
+        rng = np.random.default_rng(0)
+        X = rng.uniform(size=(60, 3))
+        y = np.sin(4 * X[:, 0]) + X[:, 1] + 0.1 * rng.standard_normal(60)
+        return X, y, rng.uniform(size=(60, 2)) < 0.2
+    arrays = []
+    for file in ("data.csv.gz", "test_mask.csv.gz"):
+        with gzip.open(folder / name / file, "rt") as lines:
+            arrays.append(np.loadtxt(lines, delimiter=",", ndmin=2))
+    return arrays[0][:, :-1], arrays[0][:, -1], arrays[1] > 0
+
+
+def exact_gp_hyperparameters(X: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, float, float]:
+    """Lengthscales, amplitude and noise scale that maximise the likelihood of an exact GP. O(n³) a step."""
+
+    def negative(log_theta):
+        theta = jnp.exp(log_theta)
+        K = sgp.SquaredExponential(theta[:-2], theta[-2])(X) + theta[-1] ** 2 * jnp.eye(len(y))
+        L = jnp.linalg.cholesky(K)
+        alpha = jax.scipy.linalg.solve_triangular(L, y, lower=True)
+        return 0.5 * alpha @ alpha + jnp.sum(jnp.log(jnp.diagonal(L)))
+
+    d = X.shape[1]
+    evaluate = jax.jit(jax.value_and_grad(negative))
+    start = np.log(np.r_[np.full(d, np.sqrt(d)), 1.0, 0.3])
+    bounds = [(-4.0, 7.0)] * d + [(-4.0, 6.0), (-7.0, 2.0)]
+    end = minimize(lambda t: tuple(map(np.asarray, evaluate(t))), start, jac=True, bounds=bounds, method="L-BFGS-B")
+    theta = np.exp(end.x)
+    return theta[:-2], float(theta[-2]), float(theta[-1])
+
+
+def weights_kept(model: Callable[..., Any], stats: Any, fit: Any) -> Callable[..., Any]:
+    """The same model with explicit weights, whitened by their posterior at the type-II fit. O(m²) a gradient."""
+    reference = sgp.weight_posterior(stats, sgp.DiagonalPrior(fit.samples["scale"][0]), fit.samples["noise_scale"][0])
+
+    def kept(stats):
+        scale = numpyro.sample("scale", model.scale)
+        noise_scale = numpyro.sample("noise_scale", model.noise_scale)
+        flat = dist.ImproperUniform(dist.constraints.real_vector, (), (stats.num_features,))
+        w = reference.loc + reference.scale_tril @ numpyro.sample("whitened", flat)
+        numpyro.factor("prior", dist.Normal(0.0, scale).to_event(1).log_prob(w))
+        sgp.observe_weights("y", stats, w, noise_scale)
+
+    return kept
+
+
+def sample(model: Callable[..., Any], stats: Any, init: Any, args: Any, seed: int) -> tuple[dict, dict[str, float]]:
+    """Draws, thinned for prediction, and how well the chains mixed, over every site."""
+    mcmc = MCMC(
+        NUTS(model, init_strategy=init),
+        num_warmup=args.warmup,
+        num_samples=args.draws,
+        num_chains=args.chains,
+        chain_method="sequential",
+        progress_bar=False,
+    )
+    started = time.perf_counter()
+    mcmc.run(jax.random.key(seed), stats, extra_fields=("diverging", "num_steps"))
+    by_chain = {name: np.asarray(values) for name, values in mcmc.get_samples(group_by_chain=True).items()}
+    seconds = time.perf_counter() - started
+    step = max(1, args.chains * args.draws // PREDICTED_DRAWS)
+    kept = ("scale", "noise_scale")
+    ess = np.concatenate([np.atleast_1d(effective_sample_size(np.log(by_chain[name]))) for name in kept])
+    total = args.chains * args.draws  # the estimate turns negative where draws are all but antithetic
+    return {name: values[::step] for name, values in mcmc.get_samples().items() if name in kept}, {
+        "r_hat": max(float(np.max(split_gelman_rubin(values))) for values in by_chain.values()),
+        "divergences": int(mcmc.get_extra_fields()["diverging"].sum()),
+        "steps": float(np.mean(mcmc.get_extra_fields()["num_steps"])),
+        "least_ess": float(np.min(np.where(ess > 0, np.minimum(ess, total), total))),
+        "nuts_seconds": seconds,
+    }
+
+
+def one_split(X: np.ndarray, y: np.ndarray, test: np.ndarray, args: Any, seed: int) -> dict[str, Any]:
+    """Fit the training rows, score the test rows; RMSE and log density in the units of y."""
+    started = time.perf_counter()
+    spread = X[~test].std(axis=0)
+    varying = spread > 1e-12
+    X = (X[:, varying] - X[~test][:, varying].mean(axis=0)) / spread[varying]
+    unit = float(y[~test].std())
+    y = (y - y[~test].mean()) / unit
+    rows = np.random.default_rng(seed).permutation(np.flatnonzero(~test))[:1000]
+    lengthscale, amplitude, noise = exact_gp_hyperparameters(X[rows], y[rows])
+    lower, upper = X[~test].min(axis=0), X[~test].max(axis=0)
+    margin = 0.05 * (upper - lower)
+    kernel = sgp.SquaredExponential(lengthscale)
+    basis = sgp.GridEigenBasis.from_kernel(kernel, (lower - margin, upper + margin), args.features)
+    stats = sgp.sufficient_statistics(basis, X[~test], y[~test])
+    stats = stats.rotate() if args.way == "rotated" else stats
+    model = sgp.models.reweighted_basis(
+        scale=log_normal_by_mode(1.0, 100.0, amplitude).expand([stats.num_features]).to_event(1),
+        noise_scale=log_normal_by_mode(noise**2, 0.04),
+    )
+    fit = sgp.fit_evidence(model, stats, max_iterations=2000)
+    if args.way == "kept":
+        draws, mixing = sample(weights_kept(model, stats, fit), stats, fit.init_strategy(), args, seed)
+    else:
+        draws, mixing = sample(model, stats, fit.init_strategy(), args, seed)
+    scores = {}
+    for name, samples in {"type1": draws, "type2": fit.samples}.items():
+        prediction = sgp.predict(model, samples, stats, X[test])
+        scores[f"{name}_rmse"] = unit * float(np.sqrt(np.mean((prediction.mean - y[test]) ** 2)))
+        scores[f"{name}_log_density"] = float(np.mean(prediction.log_density(y[test]))) - float(np.log(unit))
+    return {
+        "n": len(y),
+        "d": X.shape[1],
+        "rank": stats.rank,
+        **scores,
+        **mixing,
+        "seconds": time.perf_counter() - started,
+    }

@@ -21,6 +21,9 @@ from .frozen_kernel import FrozenKernelBasis, eigenpairs, evaluate, freeze, whit
 from .inputs import count
 from .separable import one_dimensional, share_outside
 
+#: A grid that keeps less than this share of the prior variance is announced.
+LEAST_KEPT = 0.5
+
 
 @pytree_dataclass
 class GridEigenBasis(FrozenKernelBasis):
@@ -80,6 +83,7 @@ class GridEigenBasis(FrozenKernelBasis):
             of the largest of its input).
         :param points_per_dim: grid points m̄ of each input, one number or d. About 2 a lengthscale are plenty.
         :raises ValueError: for another kernel, non-finite inputs, or numbers that are not positive integers.
+        :warns UserWarning: if the grid is too coarse for the lengthscales.
 
         .. doctest::
 
@@ -107,6 +111,7 @@ class GridEigenBasis(FrozenKernelBasis):
             values, vectors = eigenpairs(covariances[i, :size, :size])
             eigenvalues[i, : len(values)], eigenvectors[i, :size, : len(values)] = values, vectors
             log_factors.append(np.log(values))
+        _warn_coarse(owner, (kernels, points, eigenvalues, eigenvectors), _probes(X_or_bounds, points, sizes))
         log_eigenvalues, indices = largest_products(log_factors, count("num_features", num_features, owner))
         return cls(kernels, points, eigenvalues, eigenvectors, indices, log_eigenvalues, hyperparameters)
 
@@ -149,15 +154,54 @@ def _covariances(kernels: Any, points: jax.Array) -> jax.Array:
 
 def _product_over_inputs(tree: tuple[Any, ...], X: jax.Array) -> jax.Array:
     """Features (n, p), one input at a time, in O(n p) memory."""
-    kernels, points, eigenvalues, eigenvectors, indices = tree
-    projections = eigenvectors * whitening(eigenvalues)[:, None, :]
+    *grid, indices = tree
 
     def multiply(features, per_input):
-        kernel, x, u, projection, index = per_input
-        return features * (kernel(x[:, None], u[:, None]) @ projection)[:, index], None
+        one, index = per_input
+        return features * _one_input(one)[:, index], None
 
     start = jnp.ones((X.shape[0], indices.shape[-1]), X.dtype)
-    return jax.lax.scan(multiply, start, (kernels, X.T, points, projections, indices))[0]
+    return jax.lax.scan(multiply, start, (_by_input(grid, X), indices))[0]
+
+
+def _kept_variances(grid: tuple[Any, ...], X: jax.Array) -> jax.Array:
+    """The share of the prior variance of each one-dimensional kernel that its grid keeps at rows, shape (d, n)."""
+    return jax.lax.map(lambda one: jnp.sum(_one_input(one) ** 2, axis=1), _by_input(grid, X))
+
+
+def _by_input(grid: Any, X: jax.Array) -> tuple[Any, ...]:
+    kernels, points, eigenvalues, eigenvectors = grid
+    return kernels, X.T, points, eigenvectors * whitening(eigenvalues)[:, None, :]
+
+
+def _one_input(one: tuple[Any, ...]) -> jax.Array:
+    """All whitened eigenfunctions of one input, (n, m̄)."""
+    kernel, x, u, projection = one
+    return kernel(x[:, None], u[:, None]) @ projection
+
+
+def _probes(X_or_bounds: Any, points: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """Where the grid is looked at: at most 1,000 of the inputs, or for bounds the centres of cells on a diagonal."""
+    if not isinstance(X_or_bounds, tuple):
+        X = np.asarray(X_or_bounds, dtype=np.float64)
+        return X[:: -(-len(X) // 1000)]
+    cells = np.arange(points.shape[1])[:, None] % np.maximum(sizes - 1, 1)
+    inputs = np.arange(len(points))
+    return 0.5 * (points[inputs, cells] + points[inputs, np.minimum(cells + 1, sizes - 1)])
+
+
+def _warn_coarse(owner: str, grid: tuple[Any, ...], X: np.ndarray) -> None:
+    kept = evaluate(_kept_variances, grid, X, np)
+    share = float(np.prod(kept, axis=0).mean())
+    if share < LEAST_KEPT:
+        each = kept.mean(axis=1)
+        coarse = np.flatnonzero(each < 1 - (1 - LEAST_KEPT) / len(each))
+        _checks.warn(
+            f"{owner}: between its points the grid loses the kernel; on average {100 * share:.2g}% of the prior variance "
+            f"is left. The lengthscale is short against the spacing for input(s) {coarse.tolist()}: use more "
+            "`points_per_dim` there, about 2 a lengthscale.",
+            stacklevel=4,
+        )
 
 
 def _range(X_or_bounds: Any, owner: str) -> tuple[np.ndarray, np.ndarray]:

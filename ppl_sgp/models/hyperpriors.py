@@ -45,6 +45,11 @@ def check_statistics(owner: str, statistics: Any) -> None:
     moments = statistics.moments
     if not _checks.is_concrete(moments):
         return
+    if not np.any(moments.gram > 0):
+        raise ValueError(
+            f"{owner}: all features are zero at all rows. The basis ({type(statistics.basis).__name__}) does not cover "
+            "these inputs, or has lengthscales far shorter than the distance from its points: check units and range."
+        )
     if not np.all(moments.sum_squares > 0):
         raise ValueError(
             f"{owner}: y is identically zero, so its scale says nothing about amplitude and noise. "

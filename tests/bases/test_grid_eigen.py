@@ -68,6 +68,7 @@ def test_is_the_truncated_nystrom_approximation_on_the_grid(name, rng):
     np.testing.assert_allclose(Phi @ Phi.T, expected, atol=1e-10)
 
 
+@pytest.mark.filterwarnings("ignore:GridEigenBasis.from_kernel. between its points")
 @pytest.mark.parametrize("name", ["Matern12", "product"])
 @pytest.mark.float64_only
 def test_with_all_eigenfunctions_is_the_full_nystrom_approximation(name, rng):
@@ -195,6 +196,23 @@ def test_rows_outside_the_grid_are_announced(rng):
             Phi = call(X)
     assert np.isfinite(Phi).all()
     jax.jit(basis.__call__)(X)  # cannot be read
+
+
+@pytest.mark.parametrize("where", ["rows", "bounds"])
+def test_grids_too_coarse_for_the_lengthscale_are_announced(where, rng):
+    X = rng.uniform(size=(300, 3))
+    kernel, bounds = SE([2.0, 0.02, 0.5]), X if where == "rows" else (np.zeros(3), np.ones(3))
+    with pytest.warns(UserWarning, match=r"loses the kernel.*input\(s\) \[1\].*points_per_dim") as caught:
+        basis = sgp.GridEigenBasis.from_kernel(kernel, bounds, 10**4, 10)
+    assert caught[0].filename == __file__
+    probes = X if where == "rows" else (np.arange(10)[:, None] % 9 + 0.5) / 9 * np.ones(3)
+    kept = np.sum(basis.host_features(probes) ** 2, axis=1).mean()
+    assert f"{100 * kept:.2g}% of the prior" in str(caught[0].message)
+    # 2 points a lengthscale suffice, and so do points on the only values an input takes.
+    sgp.GridEigenBasis.from_kernel(SE([2.0, 0.2, 0.5]), bounds, 100, 10)
+    levels = np.round(9 * X) / 9
+    levels[:2] = [[0, 0, 0], [1, 1, 1]]
+    sgp.GridEigenBasis.from_kernel(SE(0.03), levels, 100, 10)
 
 
 # The prior ------------------------------------------------------------------------------------------------------------

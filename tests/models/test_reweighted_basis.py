@@ -169,7 +169,7 @@ def test_models_pickle_and_predict(data):
 
 
 def test_refusals(data):
-    _, _, stats = data
+    X, y, stats = data
     run = lambda model, statistics: handlers.seed(model, jax.random.key(0))(statistics)  # noqa: E731
     with pytest.raises(ValueError, match=r"2 reflections need orthonormal features.*orthonormal=True"):
         run(sgp.models.reweighted_basis(2), stats.rotate())
@@ -179,3 +179,6 @@ def test_refusals(data):
         run(sgp.models.free_spectrum_gp(), stats.rotate())
     with pytest.raises(ValueError, match="basis_gp is a model of one argument"):
         run(sgp.models.basis_gp(), np.ones(3))
+    zero = sgp.sufficient_statistics(sgp.CallableBasis(lambda X: 0 * X, num_features=1, input_dim=1), X, y)
+    with pytest.raises(ValueError, match=r"all features are zero at all rows.*CallableBasis.*units and range"):
+        run(sgp.models.reweighted_basis(), zero)

@@ -30,6 +30,16 @@ class BasisGP:
     noise_scale: Any
     shape: dict[str, Any]
 
+    def __post_init__(self) -> None:
+        """Refuse a kernel whose hyperparameters have values already."""
+        if self.kernel is None or (callable(self.kernel) and not isinstance(self.kernel, Kernel)):
+            return
+        got = f"one of {type(self.kernel).__name__}" if isinstance(self.kernel, Kernel) else repr(self.kernel)
+        raise ValueError(
+            f"`kernel` must be a class such as sgp.Matern52, or a function of lengthscale and amplitude; got {got}. "
+            "The model samples hyperparameters; hold some fixed with `lengthscale=`, `amplitude=`."
+        )
+
     def __call__(self, statistics: SufficientStatistics) -> None:
         """Sample hyperparameters and observe the compressed data."""
         check_statistics("basis_gp", statistics)
@@ -64,13 +74,14 @@ def basis_gp(
     :func:`fourier_gp`, with one lengthscale an input. The cost is that of the basis's prior:
     :func:`~ppl_sgp.evidence_cost`.
 
-    :param kernel: class of the kernel; default squared exponential.
+    :param kernel: class of the kernel, or a function of (lengthscale, amplitude); default squared exponential.
     :param lengthscale: a NumPyro distribution, or a number or array to hold fixed.
     :param amplitude: a NumPyro distribution, or a number to hold fixed.
     :param noise_scale: a NumPyro distribution, or a number to hold fixed; with q outputs, shape (q,) is allowed.
     :param shape: priors or values of further kernel parameters, such as ``alpha``.
     :return: a picklable callable of one argument, the statistics.
-    :raises ValueError: when called, for a basis without a prior for this kernel, or y identically zero.
+    :raises ValueError: for a kernel with values; when called, for a basis without a prior for this kernel, or y
+        identically zero.
 
     .. doctest::
 

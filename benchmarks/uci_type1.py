@@ -2,10 +2,11 @@
 
 Protocol: published splits; inputs and y standardised on the training rows; a squared exponential with a lengthscale an
 input, its hyperparameters by maximum likelihood of an exact GP on at most 1,000 random rows (no lengthscale below the
-spacing of the grid, between whose points eigenfunctions would vanish) and frozen from then on; m grid-structured eigenfunctions on 10 points an input (over the range of the training rows, 5% wider); prior variances
-and noise free, with the hyper-priors of `models.reweighted_basis` around the frozen values. NUTS for type-I,
-`fit_evidence` for type-II, both on the same statistics. RMSE and log density are in the units of the data; ± is the
-standard deviation over splits, of differences of log density the standard error.
+spacing of the grid, between whose points eigenfunctions would vanish) and frozen from then on; m grid-structured
+eigenfunctions on 10 points an input (over the range of the training rows, 5% wider); prior variances and noise free,
+with the hyper-priors of `models.reweighted_basis` around the frozen values. NUTS for type-I, `fit_evidence` for
+type-II, both on the same statistics. RMSE and log density are in the units of the data; ± is the standard deviation
+over splits, of differences of log density the standard error.
 
 Ways to sample: `rotated`, one variance a principal direction, O(m) a gradient; `marginal`, one an eigenfunction,
 weights marginalised, O(m·rank²); `kept`, the same posterior with explicit weights, whitened at the type-II fit, O(m²).
@@ -28,6 +29,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 import numpyro
 from common import print_conclusion, print_header, print_table, verdict
@@ -103,6 +105,7 @@ def run(args: argparse.Namespace) -> list[dict[str, Any]]:
             if row is None:
                 result = one_split(X, y, masks[:, split], args, args.seed + split)
                 row = {"set": name, "split": split, **settings, **result}
+                jax.clear_caches()  # programs of dozens of splits exhaust the memory maps of a process
                 if args.csv:
                     append(args.csv, row)
             print(

@@ -2,6 +2,7 @@
 
 from . import models
 from .bases.basis import Basis
+from .bases.centred import CentredBasis
 from .bases.columns import SelectedColumns
 from .bases.fourier import FourierBasis
 from .bases.grid_eigen import GridEigenBasis
@@ -38,6 +39,7 @@ from .latent import LatentGP, latent
 from .predict import Prediction, predict
 from .primitives import observe, observe_weights
 from .priors import BlockPrior, DensePrior, DiagonalPrior, HouseholderPrior, KroneckerPrior, WeightPrior
+from .relevance.fit import RelevanceVectors, fit_relevance_vectors
 from .statistics.from_data import ChunkError, sufficient_statistics
 from .statistics.statistics import SufficientStatistics
 
@@ -47,6 +49,7 @@ __all__ = [
     "Basis",
     "BlockPrior",
     "CallableBasis",
+    "CentredBasis",
     "ChunkError",
     "CompressedNormal",
     "DensePrior",
@@ -72,6 +75,7 @@ __all__ = [
     "PolynomialBasis",
     "Prediction",
     "RationalQuadratic",
+    "RelevanceVectors",
     "RotatedBasis",
     "SelectedColumns",
     "SparseGP",
@@ -81,6 +85,7 @@ __all__ = [
     "WeightPrior",
     "evidence_cost",
     "fit_evidence",
+    "fit_relevance_vectors",
     "kernel_draws",
     "latent",
     "leave_one_out",

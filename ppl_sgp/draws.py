@@ -29,7 +29,7 @@ FEW_FEATURES = 0.1
 class WeightDraws(NamedTuple):
     """A batch of b draws, float64: posterior means (b, q, m), factors of the covariances, noise scales (b, q).
 
-    Factors are lower triangular, (b, q, m, m), or (b, q, m) standard deviations where weights are independent.
+    Factors have shape (b, q, m, r), or (b, q, m), standard deviations, where weights are independent.
     """
 
     loc: np.ndarray
@@ -57,10 +57,39 @@ class WeightDraws(NamedTuple):
         variance = np.stack([np.sum((Phi @ factor) ** 2, axis=-1) for factor in matrices])
         return variance.reshape(*self.loc.shape[:2], len(Phi))
 
+    def pointwise(self, Phi: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Mean and variance (b, q, n) of f at features (n, m), and noise (b, q)."""
+        return self.loc @ Phi.T, self.variance(Phi), self.noise_scale
+
     def weights(self, z: np.ndarray) -> np.ndarray:
         """Weights from standard normal draws, both of shape (b, q, m)."""
-        deviation = self.factor * z if self.independent else np.einsum("bqij,bqj->bqi", self.factor, z)
-        return self.loc + deviation
+        if self.independent:
+            return self.loc + self.factor * z
+        return self.loc + np.einsum("bqij,bqj->bqi", self.factor, z[..., : self.factor.shape[-1]])
+
+
+class KnownDraws:
+    """Weight posteriors that are there already, all of them one batch.
+
+    :param basis: the basis of the weights.
+    :param weights: the posteriors.
+    """
+
+    def __init__(self, basis: Any, weights: WeightDraws) -> None:
+        self.basis, self._weights = basis, weights
+        self.num_draws = self.batch_size = len(weights.loc)
+        self.num_outputs = weights.loc.shape[1]
+
+    def __iter__(self) -> Iterator[WeightDraws]:
+        yield self._weights
+
+    def take(self, indices: np.ndarray) -> WeightDraws:
+        """Chosen draws."""
+        return WeightDraws(*(part[indices] for part in self._weights))
+
+    def pointwise(self, Phi: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """Mean and variance (b, q, n) of f at features (n, m), and noise (b, q)."""
+        yield self._weights.pointwise(Phi)
 
 
 class Draws:
@@ -157,7 +186,7 @@ class Draws:
     def pointwise(self, Phi: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         """Mean and variance (b, q, n) of f at features (n, m), and noise (b, q), batch by batch."""
         for draws in self:
-            yield draws.loc @ Phi.T, draws.variance(Phi), draws.noise_scale
+            yield draws.pointwise(Phi)
 
 
 def map_sites(

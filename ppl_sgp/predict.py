@@ -11,7 +11,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from . import _checks
-from .draws import Draws
+from .draws import Draws, KnownDraws
 from .statistics.statistics import SufficientStatistics
 
 
@@ -54,15 +54,21 @@ def predict(
         (True, True)
     """
     draws = Draws(model, samples, statistics, site, max_memory)
-    _checks.inputs_matrix(X_new, statistics.basis.input_dim, "predict")
+    X_new, omega = prediction_inputs(X_new, row_weights, statistics.basis.input_dim)
+    one_output = np.ndim(statistics.moments.sum_squares) == 0
+    return Prediction(draws, X_new, omega, one_output, max_memory)
+
+
+def prediction_inputs(X_new: Any, row_weights: Any, input_dim: int) -> tuple[np.ndarray, np.ndarray]:
+    """New inputs and the weights of their rows, checked, in float64."""
+    _checks.inputs_matrix(X_new, input_dim, "predict")
     X_new = np.asarray(X_new, dtype=np.float64)
     if not np.isfinite(X_new).all():
         raise ValueError("predict: `X_new` has entries that are not finite; drop or impute those rows first.")
     omega = np.ones(len(X_new)) if row_weights is None else np.asarray(row_weights, dtype=np.float64)
     if omega.shape != (len(X_new),) or not (omega > 0).all():
         raise ValueError(f"predict: `row_weights` must be positive, of shape ({len(X_new)},); got shape {omega.shape}.")
-    one_output = np.ndim(statistics.moments.sum_squares) == 0
-    return Prediction(draws, X_new, omega, one_output, max_memory)
+    return X_new, omega
 
 
 class Prediction:
@@ -76,7 +82,7 @@ class Prediction:
     """
 
     def __init__(
-        self, draws: Draws, X_new: np.ndarray, row_weights: np.ndarray, one_output: bool, max_memory: float
+        self, draws: Draws | KnownDraws, X_new: np.ndarray, row_weights: np.ndarray, one_output: bool, max_memory: float
     ) -> None:
         self._draws, self._X_new, self._row_weights = draws, X_new, row_weights
         self._one_output, self._max_memory = one_output, max_memory
@@ -178,7 +184,7 @@ def gaussian_log_density(residual: np.ndarray, variance: np.ndarray) -> np.ndarr
     return -0.5 * (np.log(2 * np.pi * variance) + residual**2 / variance)
 
 
-def _mixture_moments(draws: Draws) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _mixture_moments(draws: Draws | KnownDraws) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Mean (q, m) and covariance (q, m, m) of the weights over all draws, and the mean noise variance (q,)."""
     q, m = draws.num_outputs, draws.basis.num_features
     locs, second, noise_variance = [], np.zeros((q, m, m)), np.zeros(q)

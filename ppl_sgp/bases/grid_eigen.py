@@ -197,8 +197,8 @@ def _warn_coarse(owner: str, grid: tuple[Any, ...], X: np.ndarray) -> None:
         each = kept.mean(axis=1)
         coarse = np.flatnonzero(each < 1 - (1 - LEAST_KEPT) / len(each))
         _checks.warn(
-            f"{owner}: between its points the grid loses the kernel; on average {100 * share:.2g}% of the prior variance "
-            f"is left. The lengthscale is short against the spacing for input(s) {coarse.tolist()}: use more "
+            f"{owner}: between its points the grid loses the kernel; on average {100 * share:.2g}% of the prior "
+            f"variance is left. The lengthscale is short against the spacing for input(s) {coarse.tolist()}: use more "
             "`points_per_dim` there, about 2 a lengthscale.",
             stacklevel=4,
         )

@@ -1,0 +1,163 @@
+"""Kernels at given centres as features: the dictionary of a relevance vector machine.
+
+References
+    1. Tipping, M. E. (2001), Sparse Bayesian learning and the relevance vector machine.
+    2. Evans, T. W. (2022), PhD thesis, section 5.3.2.
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy.cluster.vq import kmeans2
+
+from .. import _checks
+from .._pytree import pytree_dataclass, static
+from ..kernels import Kernel
+from .basis import Basis
+from .frozen_kernel import evaluate
+from .inputs import count
+
+#: Rows whose correlation with the nearest point of the box around the centres is below this are out of the domain.
+FAR = 0.1
+
+
+@pytree_dataclass
+class CentredBasis(Basis):
+    """Features ``φ(x) = [k(x, c_1), …, k(x, c_k)]``, and a constant one last, so that feature j is centre j.
+
+    The kernel and its lengthscale are frozen. Weights have free variances
+    (:func:`~ppl_sgp.fit_relevance_vectors`, :func:`ppl_sgp.models.relevance_vector_machine`) or any prior over m
+    weights. Far from all centres features vanish and f is its constant *with certainty*: variances of local
+    kernels shrink where they should grow. Rows whose correlation with the nearest point of the centres' bounding
+    box is below 0.1 are announced by a warning.
+
+    :param centres: the centres, shape (k, d).
+    :param kernel: any kernel; its hyperparameters are frozen, amplitude included.
+    :param bias: whether there is a constant feature, the last one.
+    :raises ValueError: for centres that are not a finite (k, d) array, or a traced kernel.
+
+    .. doctest::
+
+        >>> import ppl_sgp as sgp
+        >>> basis = sgp.CentredBasis([[0.0], [1.0]], sgp.SquaredExponential(0.5))
+        >>> basis.host_features([[0.0]]).round(3).tolist()
+        [[1.0, 0.135, 1.0]]
+    """
+
+    centres: Any
+    kernel: Kernel
+    bias: bool = static(default=True)
+
+    def __init__(self, centres: Any, kernel: Kernel, bias: bool = True) -> None:
+        if not isinstance(kernel, Kernel):
+            raise ValueError(
+                "CentredBasis: `kernel` must be a kernel such as sgp.SquaredExponential(0.5); got "
+                f"{type(kernel).__name__}."
+            )
+        if not _checks.is_concrete(kernel, centres):
+            raise ValueError(
+                "CentredBasis: `kernel` or `centres` is traced, but features are frozen. Make the basis outside `jit`, "
+                "`grad` and NumPyro models; choose lengthscales by the evidence of several bases."
+            )
+        points = np.array(centres, dtype=np.float64)
+        if points.ndim != 2 or points.size == 0:
+            raise ValueError(
+                f"CentredBasis: `centres` must have shape (k, d), one centre a row; got {points.shape}. "
+                "For one input use `centres[:, None]`."
+            )
+        if not np.isfinite(points).all():
+            raise ValueError("CentredBasis: `centres` has non-finite entries; leave those points out.")
+        object.__setattr__(self, "centres", points)
+        object.__setattr__(self, "kernel", jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), kernel))
+        object.__setattr__(self, "bias", bool(bias))
+
+    @classmethod
+    def from_data(cls, key: jax.Array, X: Any, num_centres: int, kernel: Kernel, bias: bool = True) -> CentredBasis:
+        """Centres by k-means on the training inputs (SciPy's, k-means++ starts); all rows if they are no more.
+
+        :param key: a JAX random key.
+        :param X: training inputs, shape (n, d); an expensive n·k·d is saved by passing a random subset.
+        :param num_centres: k. Empty clusters are dropped, so there may be fewer.
+        :param kernel: the kernel.
+        :param bias: whether there is a constant feature.
+        :raises ValueError: for inputs that are not a finite (n, d) array with rows.
+
+        .. doctest::
+
+            >>> import jax, numpy as np, ppl_sgp as sgp
+            >>> X = np.linspace(0, 1, 100)[:, None]
+            >>> sgp.CentredBasis.from_data(jax.random.key(0), X, 10, sgp.Matern52(0.2)).num_features
+            11
+        """
+        k = count("num_centres", num_centres, "CentredBasis.from_data")
+        _checks.inputs_matrix(X, None, "CentredBasis.from_data")
+        X = np.asarray(X, dtype=np.float64)
+        if len(X) == 0 or not np.isfinite(X).all():
+            raise ValueError("CentredBasis.from_data: `X` must have rows, and finite ones; drop or impute the others.")
+        distinct = np.unique(X, axis=0)
+        if len(distinct) <= k:
+            return cls(distinct, kernel, bias)
+        seed = int(jax.random.randint(key, (), 0, np.iinfo(np.int32).max))
+        spread = np.where(X.std(axis=0) > 0, X.std(axis=0), 1.0)
+        centres, label = kmeans2(X / spread, k, minit="++", rng=np.random.default_rng(seed), missing="raise")
+        return cls(centres[np.unique(label)] * spread, kernel, bias)
+
+    @property
+    def num_features(self) -> int:
+        """The number of features m: centres, and one for the constant."""
+        return self.centres.shape[-2] + self.bias
+
+    @property
+    def input_dim(self) -> int:
+        """The number of input columns d."""
+        return self.centres.shape[-1]
+
+    def _check_domain(self, X: Any) -> None:
+        if not _checks.is_concrete(X) or len(X) == 0:
+            return
+        X = np.asarray(X, dtype=np.float64)
+        inside = np.clip(X, self.centres.min(axis=0), self.centres.max(axis=0))
+        outside = (inside != X).any(axis=1)
+        if not outside.any():
+            return
+        correlation = evaluate(_correlation, (self.kernel, inside[outside]), X[outside], np)
+        share = np.sum(correlation < FAR) / len(X)
+        if share > 0:
+            _checks.warn(
+                f"CentredBasis: {share:.3g} of the rows lie far from all centres, where features vanish and variances "
+                "are too small. Do not trust predictions there, or use centres that cover them.",
+                stacklevel=4,
+            )
+
+    def _features(self, X: Any, xp: ModuleType) -> Any:
+        features = evaluate(_at_centres, (self.kernel, self.centres), X, xp)
+        return xp.concatenate([features, xp.ones_like(X[:, :1])], axis=1) if self.bias else features
+
+    def subset(self, indices: Any) -> CentredBasis:
+        """The basis of chosen features alone, in ascending order.
+
+        :param indices: positions of features, the constant one (the last) included if it is wanted.
+        :raises ValueError: if no centre is among them.
+        """
+        k, indices = len(self.centres), np.unique(np.asarray(indices, dtype=int))
+        if not (indices < k).any():
+            raise ValueError("CentredBasis.subset: at least one centre must remain.")
+        return CentredBasis(self.centres[indices[indices < k]], self.kernel, self.bias and bool((indices == k).any()))
+
+
+def _at_centres(tree: tuple[Any, ...], X: jax.Array) -> jax.Array:
+    kernel, centres = tree
+    return kernel(X, centres)
+
+
+def _correlation(tree: tuple[Any, ...], X: jax.Array) -> jax.Array:
+    """Correlations of rows with as many other points, (n,)."""
+    kernel, points = tree
+    return jax.vmap(lambda x, u: kernel(x[None], u[None])[0, 0])(X, points) / jnp.sqrt(
+        kernel.diag(X) * kernel.diag(points)
+    )

@@ -1,0 +1,1 @@
+"""Relevance vectors: sparse Bayesian regression from sums over rows, by evidence maximisation."""

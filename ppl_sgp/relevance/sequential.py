@@ -1,0 +1,153 @@
+"""Evidence maximisation one feature at a time: Tipping & Faul (2003), from sums over rows alone.
+
+With ``C₋ᵢ`` the covariance of y without feature i, ``sᵢ = φᵢᵀC₋ᵢ⁻¹φᵢ`` and ``qᵢ = φᵢᵀC₋ᵢ⁻¹y``, the evidence as a
+function of αᵢ alone has its maximum at ``αᵢ = sᵢ²/(qᵢ² − sᵢ)``, or at infinity if qᵢ² ≤ sᵢ. Each iteration takes the
+addition, re-estimation or deletion that gains most. ``Sᵢ = φᵢᵀC⁻¹φᵢ`` and ``Qᵢ = φᵢᵀC⁻¹y`` are kept for all m features
+and updated by rank one: O(m·k) an iteration with k active features, independent of n.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from .problem import NOISE_FLOOR, Outcome, Problem, posterior
+
+#: The noise is re-estimated, and rounding of the updates removed, after as many iterations, or k/4 if that is more.
+REFRESH = 10
+#: By how much adding a feature must beat changing an active one: a duplicate of an active feature gains the same.
+ADVANTAGE = 1 + 1e-6
+
+
+class _Active:
+    """The active set with S and Q for all features."""
+
+    def __init__(self, problem: Problem, indices: np.ndarray, precision: np.ndarray, noise_variance: float) -> None:
+        self.problem, self.noise_variance = problem, noise_variance
+        self.indices, self.precision = indices, precision
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Everything from the active set and its precisions. O(k³ + m k²)."""
+        beta = 1 / self.noise_variance
+        self.rows = self.problem.gram[self.indices]
+        solved = posterior(self.problem, self.indices, self.precision, self.noise_variance)
+        self.mean, self.log_evidence, self.residual = solved.mean, solved.log_evidence, solved.residual
+        self.covariance = solved.inverse_factor @ solved.inverse_factor.T
+        half = solved.inverse_factor.T @ self.rows
+        self.S = beta * np.diag(self.problem.gram) - beta**2 * np.sum(half**2, axis=0)
+        self.Q = beta * (self.problem.projection - self.mean @ self.rows)
+
+    def add(self, i: int, precision: float) -> None:
+        """Tipping & Faul (2003), appendix A.1."""
+        beta = 1 / self.noise_variance
+        variance = 1 / (precision + self.S[i])
+        mean = variance * self.Q[i]
+        spread = beta * self.covariance @ self.rows[:, i]
+        e = beta * (self.problem.gram[i] - spread @ self.rows)
+        self.S = self.S - variance * e**2
+        self.Q = self.Q - mean * e
+        corner = -variance * spread[:, None]
+        self.covariance = np.block([[self.covariance - corner * spread, corner], [corner.T, np.array([[variance]])]])
+        self.mean = np.append(self.mean - mean * spread, mean)
+        self.indices, self.precision = np.append(self.indices, i), np.append(self.precision, precision)
+        self.rows = np.vstack([self.rows, self.problem.gram[i]])
+
+    def change(self, j: int, precision: float) -> None:
+        """Another precision for position j; infinity deletes it. Appendices A.2 and A.3."""
+        column = self.covariance[:, j]
+        kappa = 1 / (column[j] + (0.0 if np.isinf(precision) else 1 / (precision - self.precision[j])))
+        e = (column @ self.rows) / self.noise_variance
+        self.S = self.S + kappa * e**2
+        self.Q = self.Q + kappa * self.mean[j] * e
+        self.mean = self.mean - kappa * self.mean[j] * column
+        self.covariance = self.covariance - kappa * np.outer(column, column)
+        self.precision = self.precision.copy()
+        self.precision[j] = precision
+        if np.isinf(precision):
+            self.indices, self.precision, self.mean = (
+                np.delete(a, j) for a in (self.indices, self.precision, self.mean)
+            )
+            self.rows = np.delete(self.rows, j, axis=0)
+            self.covariance = np.delete(np.delete(self.covariance, j, axis=0), j, axis=1)
+
+    def best_action(self) -> tuple[float, int, float]:
+        """(gain in nats, feature, its new precision), eqs 27-37."""
+        alpha = np.full(len(self.S), np.inf)
+        alpha[self.indices] = self.precision
+        if not (self.S < alpha).all():  # rounding of many updates
+            self.refresh()
+        S, Q = np.maximum(self.S, np.finfo(np.float64).tiny), self.Q
+        left = np.maximum(1 - S / alpha, np.finfo(np.float64).eps)
+        s, q = S / left, Q / left
+        relevance = q**2 - s
+        keep = (relevance > 0) & (np.diag(self.problem.gram) > 0)
+        target = np.full(len(S), np.inf)
+        target[keep] = s[keep] ** 2 / relevance[keep]
+        gain = np.zeros(len(S))
+        active = np.isfinite(alpha)
+        new = keep & ~active
+        ratio = Q[new] ** 2 / S[new]
+        gain[new] = 0.5 * (ratio - 1 - np.log(ratio))
+        again = keep & active
+        delta = 1 / target[again] - 1 / alpha[again]
+        stretched = left[again] + S[again] / target[again]
+        gain[again] = 0.5 * (Q[again] ** 2 * delta / stretched - np.log(stretched))
+        gone = ~keep & active
+        gain[gone] = -0.5 * (Q[gone] ** 2 / (alpha[gone] * left[gone]) + np.log(left[gone]))
+        best = int(np.argmax(np.where(active, gain, gain / ADVANTAGE)))
+        return float(gain[best]), best, float(target[best])
+
+    def apply(self, feature: int, precision: float) -> None:
+        """Add, re-estimate or delete."""
+        position = np.flatnonzero(self.indices == feature)
+        if len(position):
+            self.change(int(position[0]), precision)
+        else:
+            self.add(feature, precision)
+
+    def estimate_noise(self) -> float:
+        """Relative change of the noise variance, ``σ² = ‖y − Φμ‖²/(n − k + Σ αΣ_ii)`` (Tipping 2001, eq 18)."""
+        self.refresh()
+        freedom = self.problem.num_rows - len(self.indices) + np.sum(self.precision * np.diag(self.covariance))
+        before = self.noise_variance
+        self.noise_variance = max(self.residual / freedom, NOISE_FLOOR)
+        self.refresh()
+        return abs(np.log(self.noise_variance / before))
+
+
+def sequential(
+    problem: Problem,
+    max_iterations: int,
+    tolerance: float,
+    tick: Callable[[float, int], None],
+    start: Outcome | None = None,
+) -> Outcome:
+    """Run until no action gains ``tolerance`` nats and the noise has settled; from no features, unless told others."""
+    state = (np.zeros(0, dtype=int), np.zeros(0), 0.1) if start is None else start[:3]
+    active, trace = _Active(problem, *state), [] if start is None else start.trace
+    since, reason, iterations = 0, "the iteration limit was reached", 0
+    try:
+        while iterations < max_iterations:
+            iterations += 1
+            gain, feature, precision = active.best_action()
+            settled = gain < tolerance
+            if not settled:
+                active.apply(feature, precision)
+                since += 1
+            if settled or since >= max(REFRESH, len(active.indices) // 4):
+                moved, since = active.estimate_noise(), 0
+                trace.append(active.log_evidence)
+                tick(active.log_evidence, len(active.indices))
+                if settled and moved < 1e-6:
+                    reason = "no action gains more than the tolerance"
+                    break
+    except KeyboardInterrupt:
+        reason = "interrupted"
+    active.refresh()
+    trace.append(active.log_evidence)
+    if active.noise_variance <= NOISE_FLOOR:
+        reason = "the fit interpolates y: the noise is at its floor"
+    converged = reason not in ("interrupted", "the iteration limit was reached")
+    return Outcome(active.indices, active.precision, active.noise_variance, trace, iterations, converged, reason)

@@ -16,6 +16,9 @@ from .problem import NOISE_FLOOR, Outcome, Problem, posterior
 
 #: The noise is re-estimated, and rounding of the updates removed, after as many iterations, or k/4 if that is more.
 REFRESH = 10
+#: A feature of which less than this share (of its norm², or of its precision) is left outside the active ones is in
+#: their span, to rounding.
+RESOLVED = 1e-9
 #: By how much adding a feature must beat changing an active one: a duplicate of an active feature gains the same.
 ADVANTAGE = 1 + 1e-6
 
@@ -74,29 +77,28 @@ class _Active:
 
     def best_action(self) -> tuple[float, int, float]:
         """(gain in nats, feature, its new precision), eqs 27-37."""
-        alpha = np.full(len(self.S), np.inf)
-        alpha[self.indices] = self.precision
-        if not (self.S < alpha).all():  # rounding of many updates
-            self.refresh()
-        S, Q = np.maximum(self.S, np.finfo(np.float64).tiny), self.Q
-        left = np.maximum(1 - S / alpha, np.finfo(np.float64).eps)
-        s, q = S / left, Q / left
+        resolved = RESOLVED / self.noise_variance
+        gain, target = np.zeros(len(self.S)), np.full(len(self.S), np.inf)
+        new = self.S > resolved
+        new[self.indices] = False
+        s, q = self.S[new], self.Q[new]
         relevance = q**2 - s
-        keep = (relevance > 0) & (np.diag(self.problem.gram) > 0)
-        target = np.full(len(S), np.inf)
-        target[keep] = s[keep] ** 2 / relevance[keep]
-        gain = np.zeros(len(S))
-        active = np.isfinite(alpha)
-        new = keep & ~active
-        ratio = Q[new] ** 2 / S[new]
-        gain[new] = 0.5 * (ratio - 1 - np.log(ratio))
-        again = keep & active
-        delta = 1 / target[again] - 1 / alpha[again]
-        stretched = left[again] + S[again] / target[again]
-        gain[again] = 0.5 * (Q[again] ** 2 * delta / stretched - np.log(stretched))
-        gone = ~keep & active
-        gain[gone] = -0.5 * (Q[gone] ** 2 / (alpha[gone] * left[gone]) + np.log(left[gone]))
-        best = int(np.argmax(np.where(active, gain, gain / ADVANTAGE)))
+        with np.errstate(divide="ignore"):
+            target[new] = np.where(relevance > 0, s**2 / np.maximum(relevance, 0), np.inf)
+        ratio = np.maximum(q**2 / s, 1)
+        gain[new] = 0.5 * (ratio - 1 - np.log(ratio)) / ADVANTAGE
+        # For active features from Σ and μ themselves: S = α − α²Σ and Q = αμ, so s = 1/Σ − α and q = μ/Σ.
+        alpha, variance = self.precision, np.diag(self.covariance)
+        s, q, left = np.maximum(1 / variance - alpha, 0), self.mean / variance, alpha * variance
+        relevance = q**2 - s
+        stay = (relevance > 0) & (s > resolved)
+        best_precision = np.where(stay, s**2 / np.where(stay, relevance, 1), np.inf)
+        # With an infinite precision this is the gain of a deletion.
+        stretched = left + s * left / best_precision
+        change = 1 / best_precision - 1 / alpha
+        gain[self.indices] = 0.5 * ((q * left) ** 2 * change / stretched - np.log(stretched))
+        target[self.indices] = best_precision
+        best = int(np.argmax(gain))
         return float(gain[best]), best, float(target[best])
 
     def apply(self, feature: int, precision: float) -> None:

@@ -102,7 +102,7 @@ def test_predicted_gains_are_the_gains(rng):
         gain, feature, precision = active.best_action()
         kind = "add" if feature not in active.indices else "delete" if np.isinf(precision) else "change"
         active.apply(feature, precision)
-        assert evidence(active) - before == pytest.approx(gain, abs=1e-8)
+        assert evidence(active) - before == pytest.approx(gain, rel=2e-6, abs=1e-8)
         kinds.add(kind)
         S, Q, covariance = active.S, active.Q, active.covariance
         active.refresh()
@@ -115,9 +115,11 @@ def test_predicted_gains_are_the_gains(rng):
     for _ in range(60):
         before = evidence(active)
         gain, feature, precision = active.best_action()
+        if gain < 1e-9:
+            break
         kinds.add("delete" if np.isinf(precision) else "other")
         active.apply(feature, precision)
-        assert evidence(active) - before == pytest.approx(gain, abs=1e-7)
+        assert evidence(active) - before == pytest.approx(gain, rel=2e-6, abs=1e-7)
     assert "delete" in kinds
 
 

@@ -57,7 +57,7 @@ bench: $(VENV)/.test-installed
 else
 bench:
 	@echo 'Benchmarks; run one with make bench NAME=...'
-	@for script in benchmarks/*.py; do [ ! -e "$$script" ] || echo "  $$(basename "$$script" .py)"; done
+	@for script in $$(grep -l __main__ benchmarks/*.py); do echo "  $$(basename "$$script" .py)"; done
 endif
 
 clean:

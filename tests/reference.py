@@ -5,6 +5,7 @@ from __future__ import annotations
 import decimal
 
 import numpy as np
+from numpyro.diagnostics import effective_sample_size
 from scipy.linalg import cho_factor, cho_solve
 
 DIGITS = 60
@@ -83,3 +84,14 @@ def finite_difference(f, x, step=1e-5):
         h[index] = step
         columns.append((np.asarray(f(x + h)) - np.asarray(f(x - h))) / (2 * step))
     return np.stack(columns).reshape(x.shape + columns[0].shape)
+
+
+def check_moments(draws, mean, sd, least_ess=100):
+    """Means and standard deviations of one site, (chains, draws), within 4.5 Monte Carlo standard errors."""
+    ess = min(float(effective_sample_size(draws)), draws.size)
+    assert ess > least_ess
+    assert abs(draws.mean() - mean) < 4.5 * sd / np.sqrt(ess)
+    # The squares mix more slowly than the values; 4 bounds their variance in units of sd⁴ (2 for a Gaussian).
+    squares = (draws - mean) ** 2
+    ess = min(float(effective_sample_size(squares)), squares.size)
+    assert abs(squares.mean() - sd**2) < 4.5 * sd**2 * np.sqrt(4 / ess)

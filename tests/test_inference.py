@@ -9,7 +9,6 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
-from numpyro.diagnostics import effective_sample_size
 from numpyro.infer import MCMC, NUTS, SVI, Trace_ELBO, init_to_median
 from numpyro.infer.autoguide import AutoLaplaceApproximation, AutoMultivariateNormal, AutoNormal
 from numpyro.infer.util import initialize_model
@@ -17,6 +16,7 @@ from numpyro.infer.util import initialize_model
 import ppl_sgp as sgp
 from tests.contract.cases import data
 from tests.contract.dense import NAMES, grid_posterior, make_problem
+from tests.reference import check_moments
 from tests.sbc import rank_statistics, uniformity
 
 #: With this prior the posterior of the log hyperparameters is close to Gaussian; with the default one, that of the
@@ -83,13 +83,7 @@ def test_nuts_draws_the_exact_posterior(run, exact, chain_method):
         log_draws = np.log(np.asarray(draws[name], dtype=np.float64))
         assert log_draws.shape == (2, 300)
         assert not np.allclose(log_draws[0], log_draws[1])
-        ess = min(float(effective_sample_size(log_draws)), log_draws.size)
-        assert ess > 60
-        assert abs(log_draws.mean() - mean) < 4.5 * sd / np.sqrt(ess)
-        # The squares mix more slowly than the values; 4 bounds their variance in units of sd⁴ (2 for a Gaussian).
-        squares = (log_draws - mean) ** 2
-        ess = min(float(effective_sample_size(squares)), squares.size)
-        assert abs(squares.mean() - sd**2) < 4.5 * sd**2 * np.sqrt(4 / ess)
+        check_moments(log_draws, mean, sd, least_ess=60)
 
 
 def test_effective_features_are_recorded(run, problem):

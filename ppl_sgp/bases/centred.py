@@ -20,7 +20,7 @@ from .._pytree import pytree_dataclass, static
 from ..kernels import Kernel
 from .basis import Basis
 from .frozen_kernel import evaluate
-from .inputs import count
+from .inputs import count, point_set
 
 #: Rows whose correlation with the nearest point of the box around the centres is below this are out of the domain.
 FAR = 0.1
@@ -64,15 +64,7 @@ class CentredBasis(Basis):
                 "CentredBasis: `kernel` or `centres` is traced, but features are frozen. Make the basis outside `jit`, "
                 "`grad` and NumPyro models; choose lengthscales by the evidence of several bases."
             )
-        points = np.array(centres, dtype=np.float64)
-        if points.ndim != 2 or points.size == 0:
-            raise ValueError(
-                f"CentredBasis: `centres` must have shape (k, d), one centre a row; got {points.shape}. "
-                "For one input use `centres[:, None]`."
-            )
-        if not np.isfinite(points).all():
-            raise ValueError("CentredBasis: `centres` has non-finite entries; leave those points out.")
-        object.__setattr__(self, "centres", points)
+        object.__setattr__(self, "centres", point_set("centres", centres, "CentredBasis"))
         object.__setattr__(self, "kernel", jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), kernel))
         object.__setattr__(self, "bias", bool(bias))
 

@@ -1,4 +1,4 @@
-"""Arguments of bases, checked: training inputs, numbers an input, counts, kernels."""
+"""Arguments of bases, checked: training inputs, sets of points, numbers an input, counts, kernels."""
 
 from __future__ import annotations
 
@@ -33,6 +33,19 @@ def bounding_box(X: Any, owner: str) -> tuple[np.ndarray, np.ndarray]:
             "it: an input that never varies says nothing about f. Or make the basis from numbers of your own."
         )
     return (low + high) / 2, (high - low) / 2
+
+
+def point_set(name: str, value: Any, owner: str) -> np.ndarray:
+    """``value`` as a finite float64 array of points, shape (k, d)."""
+    points = np.array(value, dtype=np.float64)
+    if points.ndim != 2 or points.size == 0:
+        raise ValueError(
+            f"{owner}: `{name}` must have shape (k, d), one point a row; got {points.shape}. For one input use "
+            f"`{name}[:, None]`."
+        )
+    if not np.isfinite(points).all():
+        raise ValueError(f"{owner}: `{name}` has non-finite entries; leave those points out.")
+    return points
 
 
 def one_per_input(name: str, value: Any, input_dim: int | None, owner: str) -> np.ndarray:

@@ -16,6 +16,7 @@ import numpy as np
 from .._pytree import pytree_dataclass, static
 from ..kernels import Kernel
 from .frozen_kernel import FrozenKernelBasis, eigenpairs, evaluate, freeze, whitening
+from .inputs import point_set
 
 
 @pytree_dataclass
@@ -27,7 +28,7 @@ class NystromBasis(FrozenKernelBasis):
     Making it costs O(m³), a feature vector O(m(d + m)). Directions with eigenvalues at rounding level
     (1e-14 of the largest) are cut, so there may be fewer features than inducing points.
 
-    :param inducing_points: U, shape (m, d): training inputs, cluster centres, any representative points.
+    :param inducing_points: U, shape (k, d): training inputs, cluster centres, any representative points.
     :param kernel: a kernel that is no sum; amplitudes do not matter.
     :raises ValueError: for points that are not a finite (m, d) array, or a kernel that cannot be frozen.
 
@@ -48,14 +49,7 @@ class NystromBasis(FrozenKernelBasis):
 
     def __init__(self, inducing_points: Any, kernel: Kernel) -> None:
         unit, hyperparameters = freeze(kernel, "NystromBasis")
-        points = np.array(inducing_points, dtype=np.float64)
-        if points.ndim != 2 or points.size == 0:
-            raise ValueError(
-                f"NystromBasis: `inducing_points` must have shape (m, d), one point a row; got {points.shape}. "
-                "For one input use `inducing_points[:, None]`."
-            )
-        if not np.isfinite(points).all():
-            raise ValueError("NystromBasis: `inducing_points` has non-finite entries; leave those points out.")
+        points = point_set("inducing_points", inducing_points, "NystromBasis")
         eigenvalues, eigenvectors = eigenpairs(evaluate(_correlation, (unit, points), points, np))
         fields = (points, unit, eigenvalues, eigenvectors, hyperparameters)
         for name, value in zip(self.__dataclass_fields__, fields, strict=True):

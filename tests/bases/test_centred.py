@@ -85,7 +85,7 @@ def test_predictions_far_from_the_centres_are_announced():
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        (([0.0, 1.0], sgp.Matern32(1.0)), r"shape \(k, d\), one centre a row; got \(2,\)"),
+        (([0.0, 1.0], sgp.Matern32(1.0)), r"shape \(k, d\), one point a row; got \(2,\)"),
         (([[np.nan]], sgp.Matern32(1.0)), "non-finite entries"),
         (([[0.0]], sgp.Matern32), "must be a kernel such as.*got ABCMeta"),
     ],

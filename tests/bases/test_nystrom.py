@@ -126,7 +126,7 @@ def test_static_numbers_of_kernels_are_compared(rng):
 @pytest.mark.parametrize(
     ("points", "kernel", "message"),
     [
-        (np.ones(3), SE(1.0), r"`inducing_points` must have shape \(m, d\).*got \(3,\).*\[:, None\]"),
+        (np.ones(3), SE(1.0), r"`inducing_points` must have shape \(k, d\).*got \(3,\).*\[:, None\]"),
         (np.ones((0, 2)), SE(1.0), r"`inducing_points` must have shape"),
         ([[np.inf]], SE(1.0), "`inducing_points` has non-finite entries"),
         (np.ones((3, 1)), SE(1.0) + SE(2.0), "has a sum in it.*sgp.stack"),

@@ -130,17 +130,6 @@ class CentredBasis(Basis):
         features = evaluate(_at_centres, (self.kernel, self.centres), X, xp)
         return xp.concatenate([features, xp.ones_like(X[:, :1])], axis=1) if self.bias else features
 
-    def subset(self, indices: Any) -> CentredBasis:
-        """The basis of chosen features alone, in ascending order.
-
-        :param indices: positions of features, the constant one (the last) included if it is wanted.
-        :raises ValueError: if no centre is among them.
-        """
-        k, indices = len(self.centres), np.unique(np.asarray(indices, dtype=int))
-        if not (indices < k).any():
-            raise ValueError("CentredBasis.subset: at least one centre must remain.")
-        return CentredBasis(self.centres[indices[indices < k]], self.kernel, self.bias and bool((indices == k).any()))
-
 
 def _at_centres(tree: tuple[Any, ...], X: jax.Array) -> jax.Array:
     kernel, centres = tree

@@ -49,7 +49,7 @@ class RelevanceVectors:
     reason: str
 
     def predict(self, X_new: Any, *, row_weights: Any = None, max_memory: float = 2e9) -> Prediction:
-        """Predict at new inputs, hyperparameters at their estimates. O(m d + k²) a row.
+        """Predict at new inputs, hyperparameters at their estimates. O(m²) a row.
 
         A point estimate that has pruned features is over-confident; sample
         :func:`ppl_sgp.models.relevance_vector_machine` for honest intervals.

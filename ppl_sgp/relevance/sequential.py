@@ -54,8 +54,8 @@ class _Active:
         corner = -variance * spread[:, None]
         self.covariance = np.block([[self.covariance - corner * spread, corner], [corner.T, np.array([[variance]])]])
         self.mean = np.append(self.mean - mean * spread, mean)
-        self.indices, self.precision = np.append(self.indices, i), np.append(self.precision, precision)
         self.rows = np.vstack([self.rows, self.problem.gram[i]])
+        self.indices, self.precision = np.append(self.indices, i), np.append(self.precision, precision)
 
     def change(self, j: int, precision: float) -> None:
         """Another precision for position j; infinity deletes it. Appendices A.2 and A.3."""
@@ -64,16 +64,13 @@ class _Active:
         e = (column @ self.rows) / self.noise_variance
         self.S = self.S + kappa * e**2
         self.Q = self.Q + kappa * self.mean[j] * e
-        self.mean = self.mean - kappa * self.mean[j] * column
-        self.covariance = self.covariance - kappa * np.outer(column, column)
-        self.precision = self.precision.copy()
-        self.precision[j] = precision
-        if np.isinf(precision):
-            self.indices, self.precision, self.mean = (
-                np.delete(a, j) for a in (self.indices, self.precision, self.mean)
-            )
-            self.rows = np.delete(self.rows, j, axis=0)
-            self.covariance = np.delete(np.delete(self.covariance, j, axis=0), j, axis=1)
+        precisions = self.precision.copy()
+        precisions[j] = precision
+        kept = np.isfinite(precisions)
+        self.mean = (self.mean - kappa * self.mean[j] * column)[kept]
+        self.covariance = (self.covariance - kappa * np.outer(column, column))[np.ix_(kept, kept)]
+        self.rows = self.rows if kept.all() else self.rows[kept]
+        self.indices, self.precision = self.indices[kept], precisions[kept]
 
     def best_action(self) -> tuple[float, int, float]:
         """(gain in nats, feature, its new precision), eqs 27-37."""

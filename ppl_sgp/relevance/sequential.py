@@ -36,7 +36,7 @@ class _Active:
         beta = 1 / self.noise_variance
         self.rows = self.problem.gram[self.indices]
         solved = posterior(self.problem, self.indices, self.precision, self.noise_variance)
-        self.mean, self.log_evidence, self.residual = solved.mean, solved.log_evidence, solved.residual
+        self.mean, self.log_evidence = solved.mean, solved.log_evidence
         self.covariance = solved.inverse_factor @ solved.inverse_factor.T
         half = solved.inverse_factor.T @ self.rows
         self.S = beta * np.diag(self.problem.gram) - beta**2 * np.sum(half**2, axis=0)
@@ -83,7 +83,7 @@ class _Active:
         with np.errstate(divide="ignore"):
             target[new] = np.where(relevance > 0, s**2 / np.maximum(relevance, 0), np.inf)
         ratio = np.maximum(q**2 / s, 1)
-        gain[new] = 0.5 * (ratio - 1 - np.log(ratio)) / ADVANTAGE
+        gain[new] = 0.5 * (ratio - 1 - np.log(ratio))
         # For active features from Σ and μ themselves: S = α − α²Σ and Q = αμ, so s = 1/Σ − α and q = μ/Σ.
         alpha, variance = self.precision, np.diag(self.covariance)
         s, q, left = np.maximum(1 / variance - alpha, 0), self.mean / variance, alpha * variance
@@ -95,7 +95,7 @@ class _Active:
         change = 1 / best_precision - 1 / alpha
         gain[self.indices] = 0.5 * ((q * left) ** 2 * change / stretched - np.log(stretched))
         target[self.indices] = best_precision
-        best = int(np.argmax(gain))
+        best = int(np.argmax(np.where(new, gain / ADVANTAGE, gain)))
         return float(gain[best]), best, float(target[best])
 
     def apply(self, feature: int, precision: float) -> None:
@@ -108,10 +108,10 @@ class _Active:
 
     def estimate_noise(self) -> float:
         """Relative change of the noise variance, ``σ² = ‖y − Φμ‖²/(n − k + Σ αΣ_ii)`` (Tipping 2001, eq 18)."""
-        self.refresh()
-        freedom = self.problem.num_rows - len(self.indices) + np.sum(self.precision * np.diag(self.covariance))
+        solved = posterior(self.problem, self.indices, self.precision, self.noise_variance)
+        freedom = self.problem.num_rows - len(self.indices) + np.sum(self.precision * solved.variances)
         before = self.noise_variance
-        self.noise_variance = max(self.residual / freedom, NOISE_FLOOR)
+        self.noise_variance = max(solved.residual / freedom, NOISE_FLOOR)
         self.refresh()
         return abs(np.log(self.noise_variance / before))
 
@@ -125,8 +125,8 @@ def sequential(
 ) -> Outcome:
     """Run until no action gains ``tolerance`` nats and the noise has settled; from no features, unless told others."""
     state = (np.zeros(0, dtype=int), np.zeros(0), 0.1) if start is None else start[:3]
-    active, trace = _Active(problem, *state), [] if start is None else start.trace
-    since, reason, iterations = 0, "the iteration limit was reached", 0
+    active, trace = _Active(problem, *state), [] if start is None else list(start.trace)
+    since, reason, iterations, converged = 0, "the iteration limit was reached", 0, False
     try:
         while iterations < max_iterations:
             iterations += 1
@@ -140,13 +140,13 @@ def sequential(
                 trace.append(active.log_evidence)
                 tick(active.log_evidence, len(active.indices))
                 if settled and moved < 1e-6:
-                    reason = "no action gains more than the tolerance"
+                    reason, converged = "no action gains more than the tolerance", True
                     break
     except KeyboardInterrupt:
         reason = "interrupted"
-    active.refresh()
-    trace.append(active.log_evidence)
-    if active.noise_variance <= NOISE_FLOOR:
+    if not converged:
+        active.refresh()
+        trace.append(active.log_evidence)
+    elif active.noise_variance <= NOISE_FLOOR:
         reason = "the fit interpolates y: the noise is at its floor"
-    converged = reason not in ("interrupted", "the iteration limit was reached")
     return Outcome(active.indices, active.precision, active.noise_variance, trace, iterations, converged, reason)

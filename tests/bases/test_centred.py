@@ -98,7 +98,7 @@ def test_traced_kernels_and_bad_inputs_are_refused():
         basis(np.zeros((2, 2)))
     with pytest.raises(ValueError, match="CentredBasis has no weight prior for a kernel"):
         basis.weight_prior(sgp.Matern32(1.0))
-    with pytest.raises(ValueError, match="must have rows, and finite ones"):
+    with pytest.raises(ValueError, match="`X` has non-finite entries"):
         sgp.CentredBasis.from_data(jax.random.key(0), np.array([[np.inf]]), 1, sgp.Matern32(1.0))
     with pytest.raises(ValueError, match="`num_centres` must be an integer"):
         sgp.CentredBasis.from_data(jax.random.key(0), np.zeros((3, 1)), 0, sgp.Matern32(1.0))

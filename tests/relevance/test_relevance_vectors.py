@@ -102,7 +102,7 @@ def test_predicted_gains_are_the_gains(rng):
         gain, feature, precision = active.best_action()
         kind = "add" if feature not in active.indices else "delete" if np.isinf(precision) else "change"
         active.apply(feature, precision)
-        assert evidence(active) - before == pytest.approx(gain, rel=2e-6, abs=1e-8)
+        assert evidence(active) - before == pytest.approx(gain, abs=1e-8)
         kinds.add(kind)
         S, Q, covariance = active.S, active.Q, active.covariance
         active.refresh()
@@ -119,7 +119,7 @@ def test_predicted_gains_are_the_gains(rng):
             break
         kinds.add("delete" if np.isinf(precision) else "other")
         active.apply(feature, precision)
-        assert evidence(active) - before == pytest.approx(gain, rel=2e-6, abs=1e-7)
+        assert evidence(active) - before == pytest.approx(gain, abs=1e-7)
     assert "delete" in kinds
 
 
@@ -241,6 +241,8 @@ def test_progress_interruption_and_limits(capsys, monkeypatch):
     with pytest.warns(UserWarning, match=r"not converged: the iteration limit.*max_iterations"):
         fit = sgp.fit_relevance_vectors(stats, max_iterations=5)
     assert not fit.converged and fit.iterations == 5 and len(fit.relevant) > 0
+    with pytest.warns(UserWarning, match="not converged"):  # also where the noise is at its floor already
+        assert not sgp.fit_relevance_vectors(statistics(X, np.ones(60)), max_iterations=1).converged
     calls = []
 
     def interrupt(self, *action):

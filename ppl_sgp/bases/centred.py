@@ -133,7 +133,7 @@ class CentredBasis(Basis):
 
 
 def _seeds(X: np.ndarray, k: int, rng: np.random.Generator) -> np.ndarray:
-    """Starts of k-means++ in O(n·k·d); SciPy's own take O(n·k²·d), minutes for thousands of centres."""
+    """Starts of k-means++ in O(n·k·d); SciPy's own take O(n·k²·d)."""
     chosen = [int(rng.integers(len(X)))]
     distance = np.sum((X - X[chosen[0]]) ** 2, axis=1)
     while len(chosen) < k:

@@ -45,7 +45,7 @@ def read(folder: Path | None, name: str) -> tuple[np.ndarray, np.ndarray, np.nda
 def exact_gp_hyperparameters(X: np.ndarray, y: np.ndarray, shortest: np.ndarray) -> tuple[np.ndarray, float, float]:
     """Lengthscales of at least ``shortest``, amplitude and noise scale of an exact GP, by maximum likelihood.
 
-    The best of three starts, each tried for 20 iterations: the likelihood has poor local maxima. O(n³) a step.
+    The best of three starts, each run to its end: the likelihood has poor local maxima. O(n³) a step.
     """
 
     def negative(log_theta):
@@ -62,20 +62,19 @@ def exact_gp_hyperparameters(X: np.ndarray, y: np.ndarray, shortest: np.ndarray)
     lower = np.r_[np.log(shortest), -4.0, -7.0]
     bounds = list(zip(lower, np.r_[np.full(len(shortest), 7.0), 6.0, 2.0], strict=True))
 
-    def minimised(start, iterations):
+    def minimised(start):
         return minimize(
             lambda t: tuple(map(np.asarray, evaluate(t))),
             np.maximum(start, lower),
             jac=True,
             bounds=bounds,
             method="L-BFGS-B",
-            options={"maxiter": iterations},
+            options={"maxiter": 1000},
         )
 
     d = X.shape[1]
     starts = [np.log(np.r_[np.full(d, c * np.sqrt(d)), 1.0, 0.3]) for c in (0.3, 1.0, 3.0)]
-    tried = min((minimised(start, 20) for start in starts), key=lambda end: end.fun)
-    theta = np.exp(minimised(tried.x, 1000).x)
+    theta = np.exp(min(map(minimised, starts), key=lambda end: end.fun).x)
     return theta[:-2], float(theta[-2]), float(theta[-1])
 
 

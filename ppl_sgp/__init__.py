@@ -23,6 +23,7 @@ from .distributions.sparse_gp import SparseGP
 from .distributions.weight_posterior import weight_posterior
 from .evidence import evidence_cost, log_evidence
 from .fit import EvidenceFit, fit_evidence
+from .gibbs import StatisticsGibbs
 from .kernels import (
     ArcCosine,
     Kernel,
@@ -42,6 +43,7 @@ from .priors import BlockPrior, DensePrior, DiagonalPrior, HouseholderPrior, Kro
 from .relevance.fit import RelevanceVectors, fit_relevance_vectors
 from .statistics.from_data import ChunkError, sufficient_statistics
 from .statistics.statistics import SufficientStatistics
+from .whitening import whitened_weights
 
 __all__ = [
     "EXTRA_FIELDS",
@@ -81,6 +83,7 @@ __all__ = [
     "SparseGP",
     "SquaredExponential",
     "StackedBasis",
+    "StatisticsGibbs",
     "SufficientStatistics",
     "WeightPrior",
     "evidence_cost",
@@ -98,4 +101,5 @@ __all__ = [
     "sufficient_statistics",
     "to_arviz",
     "weight_posterior",
+    "whitened_weights",
 ]

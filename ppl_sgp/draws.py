@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpyro import handlers
 from numpyro.distributions.distribution import ExpandedDistribution, MaskedDistribution
+from numpyro.infer.gibbs import prototype_trace
 
 from . import _checks
 from .bases.fourier import FourierBasis
@@ -242,7 +243,7 @@ def _inspect(model: Callable[..., Any], statistics: SufficientStatistics, site: 
     sites: list[str] = []
 
     def run():
-        trace = _trace(model, statistics, {})
+        trace = prototype_trace(model, jax.random.key(0), (statistics,), None)  # sites may have improper priors
         sites.extend(compressed_sites(trace))
         latent.extend(
             name for name, s in trace.items() if s["type"] == "sample" and not s["is_observed"] and name not in sites

@@ -147,11 +147,13 @@ def test_rotated_statistics_predict_what_the_original_does(problem, x64):
     np.testing.assert_allclose(drawn.std(axis=0), np.sqrt(quick.variance), rtol=0.1)
 
 
-def test_explicit_weights_predict_with_their_draws(problem, rng):
+@pytest.mark.parametrize("improper", [False, True])
+def test_explicit_weights_predict_with_their_draws(problem, rng, improper):
     X, _, stats = problem
+    flat = dist.ImproperUniform(dist.constraints.real_vector, (), (stats.num_features,))
 
     def model(stats):
-        w = numpyro.sample("w", dist.Normal(0, 1).expand([stats.num_features]).to_event(1))
+        w = numpyro.sample("w", flat if improper else dist.Normal(0, 1).expand([stats.num_features]).to_event(1))
         sgp.observe_weights("y", stats, w, 0.3)
 
     w = rng.normal(size=(5, 30))

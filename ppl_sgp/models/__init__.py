@@ -4,7 +4,11 @@ from .basis_gp import BasisGP as BasisGP
 from .basis_gp import basis_gp as basis_gp
 from .fourier_gp import FourierGP as FourierGP
 from .fourier_gp import fourier_gp as fourier_gp
+from .relevance_vector_machine import RelevanceVectorMachine as RelevanceVectorMachine
+from .relevance_vector_machine import relevance_vector_machine as relevance_vector_machine
 from .reweighted_basis import FreeSpectrumGP as FreeSpectrumGP
 from .reweighted_basis import ReweightedBasis as ReweightedBasis
 from .reweighted_basis import free_spectrum_gp as free_spectrum_gp
 from .reweighted_basis import reweighted_basis as reweighted_basis
+from .shrinkage import GammaPrecision as GammaPrecision
+from .shrinkage import Horseshoe as Horseshoe

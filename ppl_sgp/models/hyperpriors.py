@@ -11,6 +11,7 @@ import numpyro.distributions as dist
 
 from .. import _checks
 from ..bases.fourier import FourierBasis
+from ..bases.rotated import RotatedBasis
 from ..statistics.statistics import SufficientStatistics
 
 
@@ -72,3 +73,18 @@ def require_fourier(owner: str, statistics: SufficientStatistics, remedy: str) -
         got = type(statistics.basis).__name__
         raise ValueError(f"{owner} needs statistics of a FourierBasis; got {got}. {remedy}")
     return statistics.basis
+
+
+def feature_unit(statistics: SufficientStatistics) -> Any:
+    """Weights with which each feature alone has the mean square of y: rms·√(n/A_jj), shape (m,).
+
+    Of statistics rotated with a diagonal prior, the units are those of the features before. A feature that is zero at
+    all rows gets the largest unit of the others.
+    """
+    moments = statistics.moments
+    square = moments.gram if moments.gram.ndim == 1 else jnp.diagonal(jnp.asarray(moments.gram))
+    if isinstance(statistics.basis, RotatedBasis):
+        T = jnp.asarray(statistics.basis.rotation)  # TTᵀ is the prior covariance S₀⁻¹, and T⁻¹ = TᵀS₀
+        square = (T / jnp.sum(T**2, axis=1)[:, None]) ** 2 @ square
+    least = jnp.min(jnp.where(square > 0, square, jnp.inf))
+    return statistics.output_scale * (moments.num_rows / jnp.maximum(square, least)) ** 0.5

@@ -17,6 +17,7 @@ from .bases.stack import StackedBasis, stack
 from .bases.user import CallableBasis
 from .diagnostics.kernel_draws import kernel_draws
 from .diagnostics.leave_one_out import leave_one_out
+from .diagnostics.relevance_summary import relevance_summary
 from .diagnostics.to_arviz import EXTRA_FIELDS, to_arviz
 from .distributions.compressed_normal import CompressedNormal
 from .distributions.sparse_gp import SparseGP
@@ -97,6 +98,7 @@ __all__ = [
     "observe",
     "observe_weights",
     "predict",
+    "relevance_summary",
     "stack",
     "sufficient_statistics",
     "to_arviz",

@@ -14,7 +14,6 @@ import jax.numpy as jnp
 import numpy as np
 from numpyro import handlers
 from numpyro.distributions.distribution import ExpandedDistribution, MaskedDistribution
-from numpyro.infer.gibbs import prototype_trace
 
 from . import _checks
 from .bases.fourier import FourierBasis
@@ -22,6 +21,7 @@ from .distributions.compressed_normal import CompressedNormal
 from .distributions.support import CompressedDistribution
 from .distributions.weight_posterior import posterior_factors
 from .statistics.statistics import SufficientStatistics
+from .tracing import draw_once
 
 #: Draws keep fewer effective features than this share of m: the kernel is poorly approximated.
 FEW_FEATURES = 0.1
@@ -243,7 +243,7 @@ def _inspect(model: Callable[..., Any], statistics: SufficientStatistics, site: 
     sites: list[str] = []
 
     def run():
-        trace = prototype_trace(model, jax.random.key(0), (statistics,), None)  # sites may have improper priors
+        trace = draw_once(model, statistics)
         sites.extend(compressed_sites(trace))
         latent.extend(
             name for name, s in trace.items() if s["type"] == "sample" and not s["is_observed"] and name not in sites

@@ -20,6 +20,7 @@ from . import _checks
 from .draws import compressed_sites
 from .evidence import log_evidence
 from .statistics.statistics import SufficientStatistics
+from .tracing import draw_once
 
 
 @dataclasses.dataclass(frozen=True)
@@ -132,7 +133,7 @@ def fit_evidence(
 
 
 def _latent_sites(model: Callable[..., Any], statistics: SufficientStatistics) -> dict[str, Any]:
-    trace = handlers.trace(handlers.seed(model, jax.random.key(0))).get_trace(statistics)
+    trace = draw_once(model, statistics)
     sites = {name: s for name, s in trace.items() if s["type"] == "sample" and not s["is_observed"]}
     discrete = [name for name, site in sites.items() if site["fn"].is_discrete]
     if discrete or not sites:
@@ -142,12 +143,18 @@ def _latent_sites(model: Callable[..., Any], statistics: SufficientStatistics) -
 
 
 def _start(sites: dict[str, Any], key: jax.Array | None) -> dict[str, jax.Array]:
-    """Unconstrained values: the median of 101 prior draws (as NumPyro's ``init_to_median``), or one draw."""
+    """Unconstrained values: the median of 101 prior draws (as NumPyro's ``init_to_median``), or one draw.
+
+    A site without draws, of an improper prior, starts where it is.
+    """
     draws, count = {}, 101 if key is None else 1
     keys = jax.random.split(jax.random.key(0) if key is None else key, len(sites))
     for site_key, (name, site) in zip(keys, sites.items(), strict=True):
-        values = site["fn"].sample(site_key, (count,))
-        draws[name] = biject_to(site["fn"].support).inv(jnp.median(values, axis=0))
+        try:
+            value = jnp.median(site["fn"].sample(site_key, (count,)), axis=0)
+        except NotImplementedError:
+            value = site["value"]
+        draws[name] = biject_to(site["fn"].support).inv(value)
     return draws
 
 

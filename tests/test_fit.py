@@ -127,18 +127,22 @@ def test_vector_sites_and_models_of_ones_own(x64):
     assert float(joint(logs)) == pytest.approx(fit.log_joint, abs=1e-8 if x64 else 1e-3)
 
 
-def test_explicit_weights_have_no_evidence():
+@pytest.mark.parametrize("improper", [False, True])
+def test_explicit_weights_have_no_evidence(improper):
     stats = data("dense").statistics
+    flat = dist.ImproperUniform(dist.constraints.real_vector, (), (6,))
 
     def explicit(stats):
-        w = numpyro.sample("w", dist.Normal(0.0, 1.0).expand([stats.num_features]).to_event(1))
+        w = numpyro.sample("w", flat if improper else dist.Normal(0.0, 1.0).expand([6]).to_event(1))
         sgp.observe_weights("y", stats, w, 0.4)
 
     fit = sgp.fit_evidence(explicit, stats)
     assert np.isnan(fit.log_evidence)
-    # The maximum is ridge regression.
+    # The maximum is ridge regression, or least squares.
     A, r = stats.moments.gram, stats.moments.feature_output
-    np.testing.assert_allclose(fit.values["w"], np.linalg.solve(A + 0.16 * np.eye(6), r), atol=2e-3)
+    np.testing.assert_allclose(
+        fit.values["w"], np.linalg.solve(A + (0 if improper else 0.16) * np.eye(6), r), atol=2e-3
+    )
 
 
 def no_latent_sites(stats):

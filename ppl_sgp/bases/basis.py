@@ -34,6 +34,11 @@ class Basis(abc.ABC):
     def input_dim(self) -> int:
         """The number of input columns d."""
 
+    @property
+    def feature_coords(self) -> dict[str, Any]:
+        """Names of the features, as coordinates of xarray for results with a dimension ``feature``; empty if none."""
+        return {}
+
     @abc.abstractmethod
     def _features(self, X: Any, xp: ModuleType) -> Any:
         """Features (n, m) of valid inputs (n, d), computed with ``xp`` (``numpy`` or ``jax.numpy``)."""

@@ -110,6 +110,14 @@ class CentredBasis(Basis):
         """The number of input columns d."""
         return self.centres.shape[-1]
 
+    @property
+    def feature_coords(self) -> dict[str, Any]:
+        """Names of the features, and their centres (NaN for the constant), as coordinates of xarray."""
+        centres = np.asarray(self.centres)
+        names = [f"centre {j}" for j in range(len(centres))] + ["constant"] * self.bias
+        constant = np.full((int(self.bias), self.input_dim), np.nan)
+        return {"feature": names, "centre": (("feature", "input"), np.concatenate([centres, constant]))}
+
     def _check_domain(self, X: Any) -> None:
         if not _checks.is_concrete(X) or len(X) == 0:
             return

@@ -17,12 +17,20 @@ def arviz() -> ModuleType:
     return arviz
 
 
-def from_mcmc(mcmc: Any, coords: dict[str, Any], dims: dict[str, Any]) -> Any:
-    """Posterior and sample statistics of a NumPyro run, without the compressed data ArviZ finds in the model."""
+def from_mcmc(mcmc: Any, coords: dict[str, Any], dims: dict[str, Any] | None, features: dict[str, Any]) -> Any:
+    """Posterior and sample statistics of a NumPyro run, without the compressed data ArviZ finds in the model.
+
+    ``features`` are further coordinates of the posterior, for variables over features.
+    """
     container = arviz().from_numpyro(mcmc, log_likelihood=False, coords=coords, dims=dims)
     for group in ("observed_data", "log_likelihood"):
         if group in groups(container):
             del container[group]
+    posterior = container["posterior"]
+    if features and "feature" in posterior.dims:
+        labelled = (posterior.to_dataset() if isinstance(container, xr.DataTree) else posterior).assign_coords(features)
+        del container["posterior"]
+        attach(container, {"posterior": labelled})
     return container
 
 

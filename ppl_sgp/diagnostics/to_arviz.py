@@ -39,7 +39,9 @@ def to_arviz(
     model (:func:`~ppl_sgp.leave_one_out`); ``posterior_predictive``, one joint draw of y a posterior
     draw; ``observed_data``, the real y; ``constant_data``, X. With ``X_new``: ``predictions`` and
     ``predictions_constant_data``. Dimensions are ``obs`` (``new_obs``), ``input`` and, with several
-    outputs, ``output``; pass ``coords`` to label them. Column names of a data frame label ``input``.
+    outputs, ``output``; pass ``coords`` to label them. Column names of a data frame label ``input``. Sites over
+    ``feature`` are named by the basis, if it names its features: a :class:`~ppl_sgp.CentredBasis` after its centres,
+    whose positions are the coordinate ``centre``.
 
     :param mcmc: a NumPyro ``MCMC`` after ``run(key, statistics, extra_fields=sgp.EXTRA_FIELDS)``.
     :param statistics: the statistics the model was run on.
@@ -49,7 +51,8 @@ def to_arviz(
     :param row_weights: the relative noise precisions given to ``sufficient_statistics``, if any.
     :param key: a JAX random key for predictive draws; default one derived from the run's last state.
     :param coords: labels by dimension.
-    :param dims: dimensions by variable, for the model's own sites.
+    :param dims: dimensions by variable, for the model's own sites; default what the model names itself, by plates and
+        ``infer={"event_dims": [...]}``.
     :param site: name of the observed site, if the model has several; the name used in all groups.
     :param max_memory: bytes that one group may take; draws times rows beyond it are refused.
     :raises ValueError: if only one of ``X`` and ``y`` is given, or a group would exceed ``max_memory``.
@@ -69,8 +72,10 @@ def to_arviz(
     """
     if (X is None) != (y is None):
         raise ValueError("to_arviz: pass both `X` and `y` of the training rows, or neither.")
-    coords = {**_default_coords(X, X_new), **(coords or {})}
-    container = from_mcmc(mcmc, coords, dims or {})
+    features = dict(statistics.basis.feature_coords)
+    names = {"feature": features.pop("feature")} if features else {}
+    coords = {**names, **_default_coords(X, X_new), **(coords or {})}
+    container = from_mcmc(mcmc, coords, dims, features)
     chains = mcmc.num_chains
     samples = {name: np.asarray(value) for name, value in mcmc.get_samples().items()}
     run = _Run(mcmc.sampler.model, samples, statistics, chains, site, max_memory)

@@ -48,6 +48,7 @@ def test_groups_hold_the_real_data(run):
     assert {"diverging", "energy", "lp", "n_steps", "acceptance_rate"} <= set(idata["sample_stats"].data_vars)
     assert int(idata["sample_stats"]["diverging"].sum()) == 0
     assert set(idata["posterior"].data_vars) == {"lengthscale", "amplitude", "noise_scale", "effective_features"}
+    assert idata["posterior"]["lengthscale"].dims == ("chain", "draw")
 
 
 def test_posterior_predictive_is_centred_on_the_fit_and_keeps_chains_apart(run):

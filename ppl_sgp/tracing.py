@@ -1,0 +1,24 @@
+"""Looking at a model before it is run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+from numpyro import handlers
+from numpyro.distributions import ImproperUniform
+from numpyro.infer.initialization import init_to_uniform
+
+
+def draw_once(model: Callable[..., Any], statistics: Any) -> dict[str, Any]:
+    """The sites of a model with some values; improper priors, which cannot be drawn from, get a starting value."""
+    seeded = handlers.seed(model, jax.random.key(0))
+    return handlers.trace(handlers.substitute(seeded, substitute_fn=_improper)).get_trace(statistics)
+
+
+def _improper(site: dict[str, Any]) -> Any:
+    fn: Any = site.get("fn")
+    while hasattr(fn, "base_dist"):
+        fn = fn.base_dist
+    return init_to_uniform(site) if isinstance(fn, ImproperUniform) and not site["is_observed"] else None

@@ -41,6 +41,7 @@ from .latent import LatentGP, latent
 from .predict import Prediction, predict
 from .primitives import observe, observe_weights
 from .priors import BlockPrior, DensePrior, DiagonalPrior, HouseholderPrior, KroneckerPrior, WeightPrior
+from .relevance.classification import RelevanceClassifier, fit_relevance_classifier
 from .relevance.fit import RelevanceVectors, fit_relevance_vectors
 from .statistics.from_data import ChunkError, sufficient_statistics
 from .statistics.statistics import SufficientStatistics
@@ -78,6 +79,7 @@ __all__ = [
     "PolynomialBasis",
     "Prediction",
     "RationalQuadratic",
+    "RelevanceClassifier",
     "RelevanceVectors",
     "RotatedBasis",
     "SelectedColumns",
@@ -89,6 +91,7 @@ __all__ = [
     "WeightPrior",
     "evidence_cost",
     "fit_evidence",
+    "fit_relevance_classifier",
     "fit_relevance_vectors",
     "kernel_draws",
     "latent",

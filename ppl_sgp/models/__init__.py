@@ -4,6 +4,8 @@ from .basis_gp import BasisGP as BasisGP
 from .basis_gp import basis_gp as basis_gp
 from .fourier_gp import FourierGP as FourierGP
 from .fourier_gp import fourier_gp as fourier_gp
+from .relevance_vector_classifier import RelevanceVectorClassifier as RelevanceVectorClassifier
+from .relevance_vector_classifier import relevance_vector_classifier as relevance_vector_classifier
 from .relevance_vector_machine import RelevanceVectorMachine as RelevanceVectorMachine
 from .relevance_vector_machine import relevance_vector_machine as relevance_vector_machine
 from .reweighted_basis import FreeSpectrumGP as FreeSpectrumGP

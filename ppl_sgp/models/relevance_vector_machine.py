@@ -23,7 +23,7 @@ from ..statistics.statistics import SufficientStatistics
 from ..whitening import whitened_weights
 from .basis_gp import NOISE_SPREAD
 from .hyperpriors import check_statistics, feature_unit, log_normal, sample
-from .shrinkage import FEATURE, GammaPrecision, Horseshoe
+from .shrinkage import FEATURE, GammaPrecision, Horseshoe, checked_hyper_prior
 
 WEIGHTS = ("marginal", "whitened", "explicit")
 
@@ -165,12 +165,7 @@ def relevance_vector_machine(
         >>> sgp.predict(model, mcmc.get_samples(), stats, [[0.5]]).mean.shape
         (1,)
     """
-    chosen = GammaPrecision() if hyper_prior is None else hyper_prior
-    if not isinstance(chosen, (GammaPrecision, Horseshoe)):
-        raise ValueError(
-            "relevance_vector_machine: `hyper_prior` must be a sgp.models.GammaPrecision or a sgp.models.Horseshoe; "
-            f"got {type(chosen).__name__}."
-        )
+    chosen = checked_hyper_prior(hyper_prior, "relevance_vector_machine")
     if weights not in WEIGHTS:
         raise ValueError(f"relevance_vector_machine: `weights` must be one of {WEIGHTS}; got {weights!r}.")
     return RelevanceVectorMachine(chosen, noise_scale, weights)

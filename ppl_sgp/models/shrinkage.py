@@ -135,3 +135,14 @@ class Horseshoe:
 
     def _global(self, relative: Any, num_weights: int, noise: Any) -> Any:
         return relative * noise * (self.relevant / (num_weights - self.relevant))
+
+
+def checked_hyper_prior(hyper_prior: Any, owner: str) -> GammaPrecision | Horseshoe:
+    """The hyper-prior, or the default one for ``None``."""
+    chosen = GammaPrecision() if hyper_prior is None else hyper_prior
+    if not isinstance(chosen, (GammaPrecision, Horseshoe)):
+        raise ValueError(
+            f"{owner}: `hyper_prior` must be a sgp.models.GammaPrecision or a sgp.models.Horseshoe; got "
+            f"{type(chosen).__name__}."
+        )
+    return chosen

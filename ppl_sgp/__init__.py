@@ -1,6 +1,7 @@
 """Sparse Gaussian-process priors for NumPyro: compress rows once, then sample at a cost independent of their number."""
 
 from . import models
+from .augment import Augmentation
 from .bases.basis import Basis
 from .bases.centred import CentredBasis
 from .bases.columns import SelectedColumns
@@ -50,6 +51,7 @@ from .whitening import whitened_weights
 __all__ = [
     "EXTRA_FIELDS",
     "ArcCosine",
+    "Augmentation",
     "Basis",
     "BlockPrior",
     "CallableBasis",

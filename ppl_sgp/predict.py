@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Any
@@ -11,6 +12,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from . import _checks
+from .augment import Augmentation, NewCentres
 from .draws import Draws, KnownDraws
 from .statistics.statistics import SufficientStatistics
 
@@ -23,6 +25,7 @@ def predict(
     *,
     row_weights: Any = None,
     site: str | None = None,
+    augment: Augmentation | None = None,
     max_memory: float = 2e9,
 ) -> Prediction:
     """Predict at new inputs, averaging over all draws (Evans 2022, eq 2.33).
@@ -39,6 +42,7 @@ def predict(
     :param X_new: new inputs, shape (n_new, d).
     :param row_weights: known relative noise precisions of the new rows, shape (n_new,).
     :param site: name of the observed site, if the model has several.
+    :param augment: a feature more at each new row, for bases whose variance vanishes away from the data.
     :param max_memory: bytes that intermediate results may take; draws are batched to fit.
     :raises ValueError: if the model, the draws and the inputs do not fit together.
 
@@ -54,9 +58,23 @@ def predict(
         (True, True)
     """
     draws = Draws(model, samples, statistics, site, max_memory)
-    X_new, omega = prediction_inputs(X_new, row_weights, statistics.basis.input_dim)
     one_output = np.ndim(statistics.moments.sum_squares) == 0
-    return Prediction(draws, X_new, omega, one_output, max_memory)
+    return from_draws(draws, X_new, row_weights, one_output, augment, max_memory)
+
+
+def from_draws(
+    draws: Draws | KnownDraws,
+    X_new: Any,
+    row_weights: Any,
+    one_output: bool,
+    augment: Augmentation | None,
+    max_memory: float,
+) -> Prediction:
+    """The prediction that posteriors of the weights make."""
+    X_new, omega = prediction_inputs(X_new, row_weights, draws.basis.input_dim)
+    if augment is None:
+        return Prediction(draws, X_new, omega, one_output, max_memory)
+    return AugmentedPrediction(draws, X_new, omega, one_output, max_memory, NewCentres(augment, draws, max_memory))
 
 
 def prediction_inputs(X_new: Any, row_weights: Any, input_dim: int) -> tuple[np.ndarray, np.ndarray]:
@@ -114,7 +132,14 @@ class Prediction:
         size = max(1, int(self._max_memory // (8 * (per_row + self._draws.basis.num_features))))
         for start in range(0, len(self._X_new), size):
             rows = slice(start, start + size)
-            yield rows, self._draws.basis.host_features(self._X_new[rows])
+            yield rows, self._features_of(self._X_new[rows])
+
+    def _features_of(self, X_new: np.ndarray) -> np.ndarray:
+        return self._draws.basis.host_features(X_new)
+
+    def _pointwise(self, rows: slice, Phi: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """Mean and variance (b, q, n) of f at rows with these features, and noise (b, q), by batches of draws."""
+        return self._draws.pointwise(Phi)
 
     def _shaped(self, values: np.ndarray) -> np.ndarray:
         """From (…, q, n) to (…, n) for one output, else (…, n, q)."""
@@ -136,7 +161,7 @@ class Prediction:
         for rows, Phi in self._features(2 * self._draws.num_draws * len(y_rows)):
             terms = [
                 gaussian_log_density(y_rows[:, rows] - mean, variance + noise[..., None] ** 2 / self._row_weights[rows])
-                for mean, variance, noise in self._draws.pointwise(Phi)
+                for mean, variance, noise in self._pointwise(rows, Phi)
             ]
             parts.append(logsumexp(np.concatenate(terms), axis=0) - np.log(self._draws.num_draws))
         return self._shaped(np.concatenate(parts, axis=-1))
@@ -177,6 +202,55 @@ class Prediction:
             scale = np.concatenate(noise_scale)[..., None] / np.sqrt(self._row_weights)
             result += scale * np.asarray(jax.random.normal(key_noise, result.shape))
         return self._shaped(result)
+
+
+class AugmentedPrediction(Prediction):
+    """A posterior predictive with a feature more at each new row: see :class:`~ppl_sgp.Augmentation`."""
+
+    def __init__(
+        self,
+        draws: Draws | KnownDraws,
+        X_new: np.ndarray,
+        row_weights: np.ndarray,
+        one_output: bool,
+        max_memory: float,
+        centres: NewCentres,
+    ) -> None:
+        super().__init__(draws, X_new, row_weights, one_output, max_memory)
+        self._centres = centres
+
+    @cached_property
+    def mean(self) -> np.ndarray:
+        """Mean of f, and of y."""
+        return self._shaped(self._row_moments[0])
+
+    @cached_property
+    def variance(self) -> np.ndarray:
+        """Variance of f."""
+        return self._shaped(self._row_moments[1])
+
+    @cached_property
+    def _row_moments(self) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and variance of the mixture over draws, (q, n_new): the new features have no moments in common."""
+        means, variances = [], []
+        for rows, Phi in self._features(2 * self._draws.num_draws * self._draws.num_outputs):
+            parts = [moments[:2] for moments in self._pointwise(rows, Phi)]
+            mean, variance = (np.concatenate(part) for part in zip(*parts, strict=True))
+            means.append(mean.mean(axis=0))
+            variances.append(variance.mean(axis=0) + mean.var(axis=0))
+        return np.concatenate(means, axis=-1), np.concatenate(variances, axis=-1)
+
+    def _features_of(self, X_new: np.ndarray) -> np.ndarray:
+        with warnings.catch_warnings():  # of rows far from all centres, which the new features are for
+            warnings.filterwarnings("ignore", message="CentredBasis: .* lie far from all centres")
+            return super()._features_of(X_new)
+
+    def _pointwise(self, rows: slice, Phi: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        return self._centres.pointwise(self._X_new[rows], Phi)
+
+    def sample_draws(self, key: jax.Array, indices: np.ndarray, noise: bool = True) -> np.ndarray:
+        """Refused: each row is predicted by a model of its own."""
+        raise ValueError("An augmented prediction has no joint draws over rows; predict without `augment` for those.")
 
 
 def gaussian_log_density(residual: np.ndarray, variance: np.ndarray) -> np.ndarray:

@@ -131,7 +131,8 @@ class CentredBasis(Basis):
         if share > 0:
             _checks.warn(
                 f"CentredBasis: {share:.3g} of the rows lie far from all centres, where features vanish and variances "
-                "are too small. Do not trust predictions there, or use centres that cover them.",
+                "are too small. Do not trust predictions there, use centres that cover them, or predict with "
+                "`augment=sgp.Augmentation(X, y)`.",
                 stacklevel=4,
             )
 

@@ -9,8 +9,9 @@ import numpy as np
 from tqdm.auto import tqdm
 
 from .. import _checks
+from ..augment import Augmentation
 from ..draws import KnownDraws, WeightDraws
-from ..predict import Prediction, prediction_inputs
+from ..predict import Prediction, from_draws
 from ..statistics.statistics import SufficientStatistics
 from .fixed_point import fixed_point
 from .problem import NOISE_FLOOR, Problem, posterior
@@ -48,7 +49,14 @@ class RelevanceVectors:
     converged: bool
     reason: str
 
-    def predict(self, X_new: Any, *, row_weights: Any = None, max_memory: float = 2e9) -> Prediction:
+    def predict(
+        self,
+        X_new: Any,
+        *,
+        row_weights: Any = None,
+        augment: Augmentation | None = None,
+        max_memory: float = 2e9,
+    ) -> Prediction:
         """Predict at new inputs, hyperparameters at their estimates. O(m²) a row.
 
         A point estimate that has pruned features is over-confident; sample
@@ -56,17 +64,17 @@ class RelevanceVectors:
 
         :param X_new: new inputs, shape (n_new, d).
         :param row_weights: known relative noise precisions of the new rows, shape (n_new,).
+        :param augment: a feature more at each new row, so that the variance grows away from the data.
         :param max_memory: bytes that intermediate results may take.
         :return: as of :func:`~ppl_sgp.predict`.
         """
         basis = self.statistics.basis
-        X_new, omega = prediction_inputs(X_new, row_weights, basis.input_dim)
         k, m = len(self.relevant), basis.num_features
         loc, factor = np.zeros((1, 1, m)), np.zeros((1, 1, m, k))
         loc[..., self.relevant] = self.weights
         factor[0, 0, self.relevant] = self.covariance_factor
         draws = KnownDraws(basis, WeightDraws(loc, factor, np.full((1, 1), self.noise_scale)))
-        return Prediction(draws, X_new, omega, True, max_memory)
+        return from_draws(draws, X_new, row_weights, True, augment, max_memory)
 
 
 def fit_relevance_vectors(

@@ -119,9 +119,9 @@ def _products(draws: WeightDraws, Phi: np.ndarray, cross: np.ndarray) -> np.ndar
     """``φᵢᵀΣbᵢ`` for rows i of features and of vectors b, (b, q, n)."""
     if draws.independent:
         return draws.factor**2 @ (Phi * cross).T
-    matrices = draws.factor.reshape(-1, *draws.factor.shape[-2:])
-    products = np.stack([np.sum((Phi @ factor) * (cross @ factor), axis=-1) for factor in matrices])
-    return products.reshape(*draws.loc.shape[:2], len(Phi))
+    return np.array(
+        [[np.sum((Phi @ factor) * (cross @ factor), axis=-1) for factor in outputs] for outputs in draws.factor]
+    )
 
 
 def _kernel_of(basis: Any, kernel: Kernel | None) -> Kernel:

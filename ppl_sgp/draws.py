@@ -54,9 +54,8 @@ class WeightDraws(NamedTuple):
         """Variance of f at features (n, m), shape (b, q, n)."""
         if self.independent:
             return self.factor**2 @ (Phi**2).T
-        matrices = self.factor.reshape(-1, *self.factor.shape[-2:])
-        variance = np.stack([np.sum((Phi @ factor) ** 2, axis=-1) for factor in matrices])
-        return variance.reshape(*self.loc.shape[:2], len(Phi))
+        variance = [[np.sum((Phi @ factor) ** 2, axis=-1) for factor in outputs] for outputs in self.factor]
+        return np.array(variance)
 
     def pointwise(self, Phi: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Mean and variance (b, q, n) of f at features (n, m), and noise (b, q)."""

@@ -89,8 +89,8 @@ def fit_relevance_vectors(
 
     Most precisions diverge, and their features are dropped. Everything comes from the Gram matrix and the
     projections, so that the cost does not depend on n, and neither scaling y nor scaling a feature changes which
-    features are kept. The evidence has many local maxima, and the schemes may end in different ones (up to 2 nats
-    apart on six sets of 300 noisy values of sinc).
+    features are kept. The evidence has many local maxima: the schemes ended up to 2 nats apart on six sets of 300 noisy
+    values of sinc, and one scheme from 18 different starts 1 to 400 nats apart on six UCI sets.
 
     :param statistics: from :func:`~ppl_sgp.sufficient_statistics`, of one output, usually of a
         :class:`~ppl_sgp.CentredBasis`.

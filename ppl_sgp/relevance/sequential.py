@@ -19,6 +19,9 @@ REFRESH = 10
 #: A feature of which less than this share (of its norm², or of its precision) is left outside the active ones is in
 #: their span, to rounding.
 RESOLVED = 1e-9
+#: Features to start from, and their precision, of those with which together they explain y. Where the scheme ends is a
+#: matter of chance otherwise: of 18 starts like this none was best, on 24 problems, and the ends 1 to 400 nats apart.
+FIRST, WIDE = 5, 0.01
 #: By how much adding a feature must beat changing an active one: a duplicate of an active feature gains the same.
 ADVANTAGE = 1 + 1e-6
 
@@ -123,8 +126,8 @@ def sequential(
     tick: Callable[[float, int], None],
     start: Outcome | None = None,
 ) -> Outcome:
-    """Run until no action gains ``tolerance`` nats and the noise has settled; from no features, unless told others."""
-    state = (np.zeros(0, dtype=int), np.zeros(0), 0.1) if start is None else start[:3]
+    """Run until no action gains ``tolerance`` nats and the noise has settled."""
+    state = (*_first(problem), 0.1) if start is None else start[:3]
     active, trace = _Active(problem, *state), [] if start is None else list(start.trace)
     since, reason, iterations, converged = 0, "the iteration limit was reached", 0, False
     try:
@@ -150,3 +153,24 @@ def sequential(
     elif active.noise_variance <= NOISE_FLOOR:
         reason = "the fit interpolates y: the noise is at its floor"
     return Outcome(active.indices, active.precision, active.noise_variance, trace, iterations, converged, reason)
+
+
+def _first(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
+    """Features to start from, by forward selection with least squares, and small precisions for them. O(m).
+
+    From none at all the scheme would end there if features are of use in pairs only: nearly constant ones, say.
+    """
+    size = np.diag(problem.gram)
+    left, correlation = size.copy(), problem.projection.copy()
+    factor, chosen = np.zeros((len(size), FIRST)), []
+    for j in range(FIRST):
+        gain = np.where(left > RESOLVED * size, correlation**2 / np.where(left > 0, left, 1), 0.0)
+        gain[chosen] = 0.0
+        i = int(np.argmax(gain))
+        if not gain[i] > 0:
+            break
+        factor[:, j] = (problem.gram[:, i] - factor[:, :j] @ factor[i, :j]) / np.sqrt(left[i])
+        correlation = correlation - factor[:, j] * correlation[i] / np.sqrt(left[i])
+        left = left - factor[:, j] ** 2
+        chosen.append(i)
+    return np.array(chosen, dtype=int), np.full(len(chosen), WIDE * len(chosen) / problem.num_rows)

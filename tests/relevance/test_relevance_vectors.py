@@ -191,7 +191,16 @@ class TestDefinedStates:
         np.testing.assert_array_equal(fit.predict(X).mean, 0)
         np.testing.assert_array_equal(fit.predict(X).variance, 0)
         assert fit.predict(X).sample(jax.random.key(0), 3).shape == (3, 50)
-        assert fit.log_evidence == pytest.approx(np.sum(-0.5 * np.log(2 * np.pi * fit.noise_scale**2) - 0.5 * y**2))
+        density = np.sum(-0.5 * np.log(2 * np.pi * fit.noise_scale**2) - 0.5 * (y / fit.noise_scale) ** 2)
+        assert fit.log_evidence == pytest.approx(density)
+        assert fit.predict(X).log_density(y).sum() == pytest.approx(density)
+
+    def test_features_that_are_of_use_in_pairs_only(self, method):
+        """Kernels so wide that each is nearly constant: none helps alone, two of them make a slope."""
+        X, _ = sinc(60)
+        y = X[:, 0] / 10 + 0.1 * np.random.default_rng(0).normal(size=60)
+        fit = sgp.fit_relevance_vectors(statistics(X, y, lengthscale=60.0), method)
+        assert len(fit.relevant) >= 2 and fit.noise_scale < 0.15
 
     def test_duplicated_and_zero_columns(self, method):
         X, y = sinc(60)

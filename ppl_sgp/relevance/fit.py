@@ -82,7 +82,7 @@ def fit_relevance_vectors(
     method: str = "sequential",
     *,
     max_iterations: int = 10_000,
-    tolerance: float = 1e-6,
+    tolerance: float = 1e-4,
     progress: bool = False,
 ) -> RelevanceVectors:
     """Sparse Bayesian regression: maximise the evidence over one precision a feature, and the noise (type-II).

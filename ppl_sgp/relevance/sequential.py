@@ -2,8 +2,9 @@
 
 With ``C₋ᵢ`` the covariance of y without feature i, ``sᵢ = φᵢᵀC₋ᵢ⁻¹φᵢ`` and ``qᵢ = φᵢᵀC₋ᵢ⁻¹y``, the evidence as a
 function of αᵢ alone has its maximum at ``αᵢ = sᵢ²/(qᵢ² − sᵢ)``, or at infinity if qᵢ² ≤ sᵢ. Each iteration takes the
-addition, re-estimation or deletion that gains most. ``Sᵢ = φᵢᵀC⁻¹φᵢ`` and ``Qᵢ = φᵢᵀC⁻¹y`` are kept for all m features
-and updated by rank one: O(m·k) an iteration with k active features, independent of n.
+addition, re-estimation or deletion that gains most; a feature that gains less than the tolerance goes. Now and then
+the precisions of the active features and the noise are maximised together. ``Sᵢ = φᵢᵀC⁻¹φᵢ`` and ``Qᵢ = φᵢᵀC⁻¹y`` are
+kept for all m features and updated by rank one: O(m·k) an iteration with k active features, independent of n.
 """
 
 from __future__ import annotations
@@ -11,11 +12,15 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+from scipy.optimize import minimize
 
 from .problem import NOISE_FLOOR, Outcome, Problem, posterior
 
-#: The noise is re-estimated, and rounding of the updates removed, after as many iterations, or k/4 if that is more.
-REFRESH = 10
+#: Precisions and noise are settled together, and rounding of the updates removed, after as many iterations, or k/4 if
+#: that is more, in as many steps. (Without it, with the noise alone, wine took 3,590 iterations instead of 1,015.)
+REFRESH, STEPS = 20, 10
+#: How far a logarithm may move in those steps.
+REACH = 10.0
 #: A feature of which less than this share (of its norm², or of its precision) is left outside the active ones is in
 #: their span, to rounding.
 RESOLVED = 1e-9
@@ -101,6 +106,16 @@ class _Active:
         best = int(np.argmax(np.where(new, gain / ADVANTAGE, gain)))
         return float(gain[best]), best, float(target[best])
 
+    def cheapest_deletion(self) -> tuple[float, int, float]:
+        """(gain in nats, feature, infinity) of the deletion that loses least."""
+        if not len(self.indices):
+            return -np.inf, -1, np.inf
+        variance = np.diag(self.covariance)
+        s, q = np.maximum(1 / variance - self.precision, 0), self.mean / variance
+        loss = 0.5 * (q**2 / (self.precision + s) - np.log1p(s / self.precision))
+        j = int(np.argmin(loss))
+        return -float(loss[j]), int(self.indices[j]), np.inf
+
     def apply(self, feature: int, precision: float) -> None:
         """Add, re-estimate or delete."""
         position = np.flatnonzero(self.indices == feature)
@@ -109,14 +124,34 @@ class _Active:
         else:
             self.add(feature, precision)
 
-    def estimate_noise(self) -> float:
-        """Relative change of the noise variance, ``σ² = ‖y − Φμ‖²/(n − k + Σ αΣ_ii)`` (Tipping 2001, eq 18)."""
-        solved = posterior(self.problem, self.indices, self.precision, self.noise_variance)
-        freedom = self.problem.num_rows - len(self.indices) + np.sum(self.precision * solved.variances)
-        before = self.noise_variance
-        self.noise_variance = max(solved.residual / freedom, NOISE_FLOOR)
+    def settle(self) -> float:
+        """Maximise over the precisions of the active features and the noise together; the gain in nats. O(k³) a step.
+
+        One at a time they creep where features are correlated.
+        """
+        k, before = len(self.indices), posterior(self.problem, self.indices, self.precision, self.noise_variance)
+
+        def negative(x: np.ndarray) -> tuple[float, np.ndarray]:
+            precision, noise_variance = np.exp(x[:k]), np.exp(x[k])
+            solved = posterior(self.problem, self.indices, precision, noise_variance)
+            determined = 1 - precision * solved.variances
+            slope = 0.5 * (determined - precision * solved.mean**2)
+            of_noise = 0.5 * (solved.residual / noise_variance - self.problem.num_rows + determined.sum())
+            return -solved.log_evidence, -np.append(slope, of_noise)
+
+        start = np.log(np.append(self.precision, self.noise_variance))
+        lower, upper = start - REACH, start + REACH
+        lower[k] = max(lower[k], np.log(NOISE_FLOOR))
+        options = {"maxiter": STEPS, "ftol": 0.0, "gtol": 0.0}
+        bounds = list(zip(lower, upper, strict=True))
+        end = minimize(negative, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
+        gain = -float(end.fun) - before.log_evidence
+        if gain > 0:
+            self.precision = np.exp(end.x[:k])
+            at_floor = end.x[k] <= np.log(NOISE_FLOOR)
+            self.noise_variance = NOISE_FLOOR if at_floor else float(np.exp(end.x[k]))
         self.refresh()
-        return abs(np.log(self.noise_variance / before))
+        return max(gain, 0.0)
 
 
 def sequential(
@@ -134,15 +169,17 @@ def sequential(
         while iterations < max_iterations:
             iterations += 1
             gain, feature, precision = active.best_action()
-            settled = gain < tolerance
+            if gain < tolerance:  # nor is a feature kept for less
+                gain, feature, precision = active.cheapest_deletion()
+            settled = gain < -tolerance
             if not settled:
                 active.apply(feature, precision)
                 since += 1
             if settled or since >= max(REFRESH, len(active.indices) // 4):
-                moved, since = active.estimate_noise(), 0
+                gained, since = active.settle(), 0
                 trace.append(active.log_evidence)
                 tick(active.log_evidence, len(active.indices))
-                if settled and moved < 1e-6:
+                if settled and gained < tolerance:
                     reason, converged = "no action gains more than the tolerance", True
                     break
     except KeyboardInterrupt:

@@ -81,7 +81,7 @@ def sklearn_rvm(basis, X, y):
 
 PEERS = {"ARDRegression": ard_regression, "fastrvm": fastrvm, "sklearn-rvm": sklearn_rvm}
 #: Rows beyond which a peer is not tried: minutes at half of them, or an n x n matrix that does not fit.
-LIMIT = {"ARDRegression": 1000, "fastrvm": 6000, "sklearn-rvm": 2000}
+LIMIT = {"ARDRegression": 500, "fastrvm": 6000, "sklearn-rvm": 2000}
 
 
 def scores(mean, sd, y):

@@ -28,7 +28,7 @@ class GammaPrecision:
     limit of zero for both is improper. Site: ``precision`` (m,).
 
     :param shape: 0.5 makes Cauchy weights.
-    :param rate: default ``shape/m²``, with which m weights of scale uⱼ/m make up the size of y together.
+    :param rate: default ``shape/m``, a scale of uⱼ/√m: m such weights together make about the size of y.
     :raises ValueError: if one of them is not positive.
 
     .. doctest::
@@ -61,7 +61,7 @@ class GammaPrecision:
         return {"precision": dist.Gamma(self.shape + 0.5, self._rate(unit) + 0.5 * weights**2).sample(key)}
 
     def _rate(self, unit: jax.Array) -> jax.Array:
-        return (self.shape / len(unit) ** 2 if self.rate is None else self.rate) * unit**2
+        return (self.shape / len(unit) if self.rate is None else self.rate) * unit**2
 
 
 @dataclasses.dataclass(frozen=True)

@@ -56,7 +56,7 @@ def prior_of(name, values, Phi, y):
     values = {key: np.asarray(value, np.float64) for key, value in values.items()}
     log_prior = scipy.stats.lognorm.logpdf(values["noise_scale"], 1.5, scale=0.3 * rms)
     if name in ("gamma", "default"):
-        shape, rate = (1.5, 0.01) if name == "gamma" else (0.5, 0.5 / m**2)
+        shape, rate = (1.5, 0.01) if name == "gamma" else (0.5, 0.5 / m)
         log_prior += scipy.stats.gamma.logpdf(values["precision"], shape, scale=1 / (rate * unit**2)).sum()
         return log_prior, values["precision"] ** -0.5
     lam, relative = values["local_scale"], values["global_scale"]

@@ -78,17 +78,15 @@ def exact_gp_hyperparameters(X: np.ndarray, y: np.ndarray, shortest: np.ndarray)
     return theta[:-2], float(theta[-2]), float(theta[-1])
 
 
-def weights_kept(model: Callable[..., Any], stats: Any, fit: Any) -> Callable[..., Any]:
-    """The same model with explicit weights, whitened by their posterior at the type-II fit. O(m²) a gradient."""
-    reference = sgp.weight_posterior(stats, sgp.DiagonalPrior(fit.samples["scale"][0]), fit.samples["noise_scale"][0])
+def weights_kept(model: Callable[..., Any], noise_scale: float) -> Callable[..., Any]:
+    """The same model with explicit weights, of statistics rotated with their type-II prior. O(m²) a gradient."""
 
-    def kept(stats):
+    def kept(rotated):
         scale = numpyro.sample("scale", model.scale)
-        noise_scale = numpyro.sample("noise_scale", model.noise_scale)
-        flat = dist.ImproperUniform(dist.constraints.real_vector, (), (stats.num_features,))
-        w = reference.loc + reference.scale_tril @ numpyro.sample("whitened", flat)
+        noise = numpyro.sample("noise_scale", model.noise_scale)
+        v, w = sgp.whitened_weights("w", rotated, noise_scale)
         numpyro.factor("prior", dist.Normal(0.0, scale).to_event(1).log_prob(w))
-        sgp.observe_weights("y", stats, w, noise_scale)
+        sgp.observe_weights("y", rotated, v, noise)
 
     return kept
 
@@ -143,7 +141,9 @@ def one_split(X: np.ndarray, y: np.ndarray, test: np.ndarray, args: Any, seed: i
     )
     fit = sgp.fit_evidence(model, stats, max_iterations=2000)
     if args.way == "kept":
-        draws, mixing = sample(weights_kept(model, stats, fit), stats, fit.init_strategy(), args, seed)
+        kept = weights_kept(model, fit.values["noise_scale"])
+        rotated = stats.rotate(sgp.DiagonalPrior(fit.values["scale"]))
+        draws, mixing = sample(kept, rotated, fit.init_strategy(), args, seed)
     else:
         draws, mixing = sample(model, stats, fit.init_strategy(), args, seed)
     scores = {}

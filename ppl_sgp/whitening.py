@@ -18,9 +18,9 @@ def whitened_weights(name: str, statistics: SufficientStatistics, noise_scale: A
     """Sample weights without a prior, in coordinates where the likelihood and a reference prior make them N(0, I).
 
     For a prior of the weights that is no Gaussian of fixed scales: rotate the statistics with a typical one,
-    ``stats.rotate(prior)``, give the returned w its density with ``numpyro.factor`` or :func:`numpyro.sample` with
-    ``obs=w``, and observe the rotated weights v with :func:`~ppl_sgp.observe_weights`. O(m²) a gradient. The
-    coordinates are those of the posterior under the reference prior and ``noise_scale`` (Evans 2022, eq 2.14).
+    ``stats.rotate(prior)``, give the returned w its density with ``numpyro.factor`` or as an observed site, and
+    observe the rotated weights v with :func:`~ppl_sgp.observe_weights`. O(m²) a gradient. The coordinates are those of
+    the posterior under the reference prior and ``noise_scale`` (Evans 2022, eq 2.14).
 
     Site: ``{name}_whitened`` (m,); deterministic ``{name}`` (m,), the weights w of the original features.
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from scipy.linalg import solve_triangular
-from scipy.special import log_softmax, roots_hermitenorm
+from scipy.special import log_softmax, logsumexp, roots_hermitenorm
 from scipy.stats import norm, qmc
 from tqdm.auto import tqdm
 
@@ -24,6 +24,8 @@ NEGLIGIBLE = 1e-6
 STILL = 0.01
 #: Points of the rule that averages probabilities over the posterior.
 NODES_ONE_LOGIT, NODES = 40, 512
+#: Numbers that averaging may hold at once.
+MAX_VALUES = 2e7
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,6 +38,7 @@ class RelevanceClassifier:
     :ivar weights: their most probable weights, shape (C, k): of the logit of the second class, C = 1, if there are two
         classes, else of each class's logit, C = K.
     :ivar precisions: prior precisions, shared by the logits, shape (k,).
+    :ivar covariance_root: J with ``JJᵀ`` the posterior covariance of the weights, logit by logit, shape (Ck, Ck).
     :ivar log_evidence: Laplace's approximation, in nats.
     :ivar evidence_trace: the same, sweep by sweep.
     :ivar iterations: sweeps.
@@ -79,7 +82,7 @@ class ClassPrediction:
     @cached_property
     def covariance(self) -> np.ndarray:
         """Covariance of the logits at each input, shape (n_new, C, C)."""
-        root = self._fit.covariance_root.reshape(*self._fit.weights.shape, -1)
+        root = self._fit.covariance_root.reshape(*self._fit.weights.shape, self._fit.weights.size)
         half = np.einsum("nk,ckr->ncr", self._Phi, root)
         return half @ half.swapaxes(1, 2)
 
@@ -90,16 +93,18 @@ class ClassPrediction:
 
     @cached_property
     def _log_probabilities(self) -> np.ndarray:
-        C = self.mean.shape[1]
-        nodes, weights = _normal_rule(C)
+        nodes, weights = _normal_rule(self.mean.shape[1])
         values, vectors = np.linalg.eigh(self.covariance)
-        spread = np.einsum("ncr,nr,sr->nsc", vectors, np.sqrt(values.clip(min=0)), nodes)
-        logits = self.mean[:, None, :] + spread
-        if C == 1:
-            logits = np.concatenate([np.zeros_like(logits), logits], axis=-1)
-        logs = log_softmax(logits, axis=-1) + np.log(weights)[:, None]
-        largest = logs.max(axis=1, keepdims=True)
-        return largest[:, 0] + np.log(np.sum(np.exp(logs - largest), axis=1))
+        roots = vectors * np.sqrt(values.clip(min=0))[:, None, :]
+        size = max(1, int(MAX_VALUES // (len(nodes) * len(self._fit.classes))))
+        parts = []
+        for start in range(0, len(roots), size):
+            part = slice(start, start + size)
+            logits = self.mean[part, None, :] + np.einsum("ncr,sr->nsc", roots[part], nodes)
+            if logits.shape[-1] == 1:
+                logits = np.concatenate([np.zeros_like(logits), logits], axis=-1)
+            parts.append(logsumexp(log_softmax(logits, axis=-1), axis=1, b=weights[:, None]))
+        return np.concatenate(parts)
 
     def log_density(self, labels: Any) -> np.ndarray:
         """Log probability of the given labels, in nats, shape (n_new,).

@@ -199,7 +199,8 @@ def _first(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
     """
     size = np.diag(problem.gram)
     left, correlation = size.copy(), problem.projection.copy()
-    factor, chosen = np.zeros((len(size), FIRST)), []
+    factor = np.zeros((len(size), FIRST))
+    chosen: list[int] = []
     for j in range(FIRST):
         gain = np.where(left > RESOLVED * size, correlation**2 / np.where(left > 0, left, 1), 0.0)
         gain[chosen] = 0.0

@@ -145,6 +145,16 @@ def test_awkward_data_end_in_a_defined_state(case, rng):
         assert np.mean((probabilities[:, 1] > 0.5) == labels) > 0.95
 
 
+def test_nothing_relevant_leaves_even_odds():
+    X = np.linspace(-1, 1, 40)[:, None]
+    labels = np.arange(40) % 2
+    fit = sgp.fit_relevance_classifier(sgp.CentredBasis(X[::8], sgp.SquaredExponential(0.5), bias=False), X, labels)
+    assert fit.converged and len(fit.relevant) == 0
+    assert fit.log_evidence == pytest.approx(-40 * np.log(2))
+    np.testing.assert_allclose(fit.predict(X).probabilities, 0.5)
+    np.testing.assert_allclose(fit.predict(X).log_density(labels), -np.log(2))
+
+
 def test_limits_and_interruption(monkeypatch):
     X, labels = rings(60)
     with pytest.warns(UserWarning, match="has not converged: the iteration limit"):

@@ -15,7 +15,7 @@ PIP_INSTALL := "$(PY)" -m pip install --quiet --disable-pip-version-check --no-i
 
 help:
 	@echo 'make demo     run examples/quickstart.py'
-	@echo 'make test     the test suite and the doctests, in float64 and in float32'
+	@echo 'make test     the test suite in float64 and in float32, the doctests in float32'
 	@echo 'make lint     ruff and mypy'
 	@echo 'make format   let ruff rewrite what make lint would complain about'
 	@echo 'make bench    list the benchmarks; make bench NAME=evidence runs one'
@@ -27,13 +27,12 @@ demo: $(VENV)/.demo-installed
 
 test: test-float64 test-float32
 
-# One lane: the test suite, then the doctests. Two processes with a BLAS thread each. Tests mostly compile, so what one
-# process has compiled the other reads from a cache, as does the next run.
+# One lane: the test suite, in two processes with a BLAS thread each. Tests mostly compile, so what one process has
+# compiled the other reads from a cache, as does the next run.
 COMPILED := JAX_COMPILATION_CACHE_DIR="$(abspath $(VENV))/.compiled" JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0 \
   JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES=-1
 define lane
 	$(COMPILED) JAX_ENABLE_X64=$(1) OPENBLAS_NUM_THREADS=1 "$(PY)" -m pytest --numprocesses 2 --dist loadfile $(PYTEST_ARGS)
-	$(COMPILED) JAX_ENABLE_X64=$(1) OPENBLAS_NUM_THREADS=1 "$(PY)" -m pytest --numprocesses 2 --doctest-modules ppl_sgp
 endef
 
 test-float64: $(VENV)/.test-installed
@@ -41,6 +40,7 @@ test-float64: $(VENV)/.test-installed
 
 test-float32: $(VENV)/.test-installed
 	$(call lane,0)
+	$(COMPILED) OPENBLAS_NUM_THREADS=1 "$(PY)" -m pytest --numprocesses 2 --doctest-modules ppl_sgp
 
 lint: $(VENV)/.test-installed
 	"$(PY)" -m ruff check .

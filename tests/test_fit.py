@@ -128,7 +128,7 @@ def test_vector_sites_and_models_of_ones_own(x64):
 
 
 @pytest.mark.parametrize("improper", [False, True])
-def test_explicit_weights_have_no_evidence(improper):
+def test_explicit_weights_have_no_evidence(improper, x64):
     stats = data("dense").statistics
     flat = dist.ImproperUniform(dist.constraints.real_vector, (), (6,))
 

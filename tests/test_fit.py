@@ -138,7 +138,7 @@ def test_explicit_weights_have_no_evidence(improper, x64):
 
     fit = sgp.fit_evidence(explicit, stats)
     assert np.isnan(fit.log_evidence)
-    # The maximum is ridge regression, or least squares: weights up to 180, which float32 does not know to its last digits.
+    # The maximum is ridge regression, or least squares: weights up to 180, which float32 knows to two digits less.
     A, r = stats.moments.gram, stats.moments.feature_output
     expected = np.linalg.solve(A + (0 if improper else 0.16) * np.eye(6), r)
     np.testing.assert_allclose(fit.values["w"], expected, atol=2e-3, rtol=1e-2 if improper and not x64 else 1e-7)

@@ -175,7 +175,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, help="folder of the data sets, as for uci_type1.py")
     parser.add_argument("--sets", nargs="+", default=list(SETS))
     parser.add_argument("--centres", type=int, default=2000)
-    parser.add_argument("--type1-centres", type=int, default=1000)
+    parser.add_argument("--type1-centres", type=int, default=300)
     parser.add_argument("--draws", type=int, default=150, help="of type-I, and as many to warm up")
     parser.add_argument(
         "--by", choices=("held-out", "evidence"), default="held-out", help="how the lengthscale is chosen"

@@ -95,7 +95,9 @@ class NewCentres:
             e = own - _products(draws, Phi, cross) / noise_variance
             s = (square - draws.variance(cross) / noise_variance) / noise_variance
             q = (product - draws.loc @ cross.T) / noise_variance
-            gain = e / ((own / self._scale) ** 2 + s.clip(min=0))
+            information = (own / self._scale) ** 2 + s.clip(min=0)
+            # A new feature that is zero at its own row, and at all others, changes nothing.
+            gain = np.divide(e, information, out=np.zeros_like(e), where=information > 0)
             yield mean + gain * q, variance + gain * e, noise
 
     def _columns(self, X_new: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:

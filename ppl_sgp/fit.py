@@ -20,7 +20,7 @@ from . import _checks
 from .draws import compressed_sites
 from .evidence import log_evidence
 from .statistics.statistics import SufficientStatistics
-from .tracing import draw_once
+from .tracing import draw_once, is_improper
 
 
 @dataclasses.dataclass(frozen=True)
@@ -145,16 +145,14 @@ def _latent_sites(model: Callable[..., Any], statistics: SufficientStatistics) -
 def _start(sites: dict[str, Any], key: jax.Array | None) -> dict[str, jax.Array]:
     """Unconstrained values: the median of 101 prior draws (as NumPyro's ``init_to_median``), or one draw.
 
-    A site without draws, of an improper prior, starts where it is.
+    A site with an improper prior starts where NumPyro would start it.
     """
     draws, count = {}, 101 if key is None else 1
     keys = jax.random.split(jax.random.key(0) if key is None else key, len(sites))
     for site_key, (name, site) in zip(keys, sites.items(), strict=True):
-        try:
-            value = jnp.median(site["fn"].sample(site_key, (count,)), axis=0)
-        except NotImplementedError:
-            value = site["value"]
-        draws[name] = biject_to(site["fn"].support).inv(value)
+        fn = site["fn"]
+        value = site["value"] if is_improper(fn) else jnp.median(fn.sample(site_key, (count,)), axis=0)
+        draws[name] = biject_to(fn.support).inv(value)
     return draws
 
 

@@ -17,8 +17,12 @@ def draw_once(model: Callable[..., Any], statistics: Any) -> dict[str, Any]:
     return handlers.trace(handlers.substitute(seeded, substitute_fn=_improper)).get_trace(statistics)
 
 
-def _improper(site: dict[str, Any]) -> Any:
-    fn: Any = site.get("fn")
+def is_improper(fn: Any) -> bool:
+    """Whether a distribution, expanded or masked, is an improper prior, which cannot be drawn from."""
     while hasattr(fn, "base_dist"):
         fn = fn.base_dist
-    return init_to_uniform(site) if isinstance(fn, ImproperUniform) and not site["is_observed"] else None
+    return isinstance(fn, ImproperUniform)
+
+
+def _improper(site: dict[str, Any]) -> Any:
+    return init_to_uniform(site) if is_improper(site.get("fn")) and not site["is_observed"] else None

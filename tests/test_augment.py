@@ -135,6 +135,18 @@ def test_several_outputs_and_other_bases():
         sgp.predict(model, draws, stats, near, augment=sgp.Augmentation(X, y[:, 0], kernel=KERNEL))
 
 
+def test_a_kernel_that_vanishes_at_the_new_row_changes_nothing():
+    X, y, _, basis = problem()
+    stats = sgp.sufficient_statistics(basis, X, y)
+    model = sgp.models.relevance_vector_machine()
+    draws = {"precision": np.ones((2, 7)), "noise_scale": np.full(2, 0.3)}
+    linear = sgp.Augmentation(X, y, kernel=sgp.Linear())
+    prediction = sgp.predict(model, draws, stats, np.zeros((1, 1)), augment=linear)
+    plain = sgp.predict(model, draws, stats, np.zeros((1, 1)))
+    np.testing.assert_allclose(prediction.mean, plain.mean, rtol=1e-5)
+    np.testing.assert_allclose(prediction.variance, plain.variance, rtol=1e-4)
+
+
 def test_refusals():
     X, y, _, basis = problem()
     stats = sgp.sufficient_statistics(basis, X, y)

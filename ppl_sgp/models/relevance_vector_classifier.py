@@ -13,7 +13,7 @@ from scipy.special import softmax
 
 from .. import _checks
 from .._batching import full_precision
-from ..relevance.laplace import logits_of
+from ..logits import logits_of
 from .shrinkage import GammaPrecision, Horseshoe, checked_hyper_prior
 
 #: Root mean square of the logits that a feature makes with its unit of weight. It is also the noise that stands for one

@@ -46,6 +46,7 @@ class RelevanceVectorMachine:
         if self.weights == "marginal":
             observe("y", statistics, DiagonalPrior(scale), noise_scale)
         elif self.weights == "explicit":
+            _require_one_output(statistics)
             w = numpyro.sample("weights", dist.Normal(0.0, scale).to_event(1), infer=FEATURE)
             observe_weights("y", statistics, w, noise_scale)
         else:
@@ -118,6 +119,14 @@ class RelevanceVectorMachine:
         return self.hyper_prior.update(rng_key, hmc_sites["weights"], sites, *_units(statistics, noise_scale))
 
 
+def _require_one_output(statistics: SufficientStatistics) -> None:
+    if np.ndim(statistics.moments.sum_squares):
+        raise ValueError(
+            f"relevance_vector_machine: with weights kept y must have shape (n,); the statistics are of "
+            f"{statistics.num_outputs} outputs. Run it for each, or with weights='marginal'."
+        )
+
+
 def _units(statistics: SufficientStatistics, noise_scale: Any) -> tuple[jax.Array, Any]:
     """Units of the weights, in the user's dtype, and the standard error of a mean of n values, over y's size."""
     unit = jnp.asarray(feature_unit(statistics), jnp.result_type(float))
@@ -149,8 +158,8 @@ def relevance_vector_machine(
     :param noise_scale: a NumPyro distribution, or a number to hold fixed.
     :param weights: ``"marginal"``, ``"whitened"`` or ``"explicit"``.
     :return: a picklable callable of one argument, the statistics.
-    :raises ValueError: for an unknown ``weights``; when called, for y identically zero, or statistics rotated in
-        another way.
+    :raises ValueError: for an unknown ``weights``; when called, for y identically zero, statistics rotated in
+        another way, or several outputs with weights kept.
 
     .. doctest::
 

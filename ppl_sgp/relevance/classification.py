@@ -154,7 +154,7 @@ def fit_relevance_classifier(
     :param tolerance: stop when a sweep changes the evidence by less than this many nats, and each precision by less
         than 1%.
     :param progress: show a progress bar with the evidence. Interrupting returns what was reached.
-    :raises ValueError: for inputs that are not finite, other shapes, or a single class.
+    :raises ValueError: for inputs that are not finite, other shapes, a single class, or no sweeps.
     :warns UserWarning: if it has not converged.
 
     .. doctest::
@@ -170,6 +170,7 @@ def fit_relevance_classifier(
         [[1.0, 0.0]]
     """
     X, classes, codes = _checked(basis, X, labels)
+    _checks.positive("max_iterations", max_iterations, "fit_relevance_classifier")
     Phi = basis.host_features(X)
     size = np.sqrt(np.mean(Phi**2, axis=0))
     active = np.flatnonzero(size > 0)
@@ -177,16 +178,16 @@ def fit_relevance_classifier(
     # In units of features with mean square one; together the weights make logits of variance four.
     precision, weights = np.full(len(active), len(active) / 4.0), np.zeros((C, len(active)))
     trace: list[float] = []
-    reason, converged, mode = "the iteration limit was reached", False, None
+    reason, converged, ending = "the iteration limit was reached", False, None
     try:
         with tqdm(total=None, disable=not progress, desc="evidence (classes)", unit="it") as bar:
             while not converged and len(trace) < max_iterations:
                 scaled = Phi[:, active] / size[active]
                 mode = find_mode(scaled, codes, precision, weights)
+                ending = (active, precision, mode)
                 trace.append(mode.log_evidence)
                 bar.update()
                 bar.set_postfix_str(f"log evidence {mode.log_evidence:.2f}, {len(active)} features")
-                ending = (active, precision, mode)
                 weights = mode.weights
                 determined = np.sum(1 - precision * mode.variances(), axis=0)
                 square = np.maximum(np.sum(weights**2, axis=0), np.finfo(np.float64).tiny)
@@ -199,12 +200,13 @@ def fit_relevance_classifier(
                 active, precision, weights = active[kept], precision[kept], weights[:, kept]
     except KeyboardInterrupt:
         reason = "interrupted"
-        if not trace:
+        if not trace:  # nothing has been reached
             raise
     if converged:
         reason = "the evidence has settled"
     elif reason != "interrupted":
         _checks.warn(f"fit_relevance_classifier has not converged: {reason}. Raise `max_iterations` or `tolerance`.")
+    assert ending is not None  # there was a sweep
     active, precision, mode = ending
     return _natural(basis, classes, active, precision, mode, size[active], trace, converged, reason)
 

@@ -94,10 +94,12 @@ def fit_relevance_vectors(
 
     :param statistics: from :func:`~ppl_sgp.sufficient_statistics`, of one output, usually of a
         :class:`~ppl_sgp.CentredBasis`.
-    :param method: ``"sequential"``, one feature at a time (Tipping & Faul 2003): O(m·k) an iteration, for k active
-        features. ``"fixed_point"`` (MacKay), all features at once, O(m³) a sweep at first, finished by the former.
+    :param method: ``"sequential"``, one feature at a time (Tipping & Faul 2003): O(m·k) an iteration for k active
+        features, and O(k³) now and then. ``"fixed_point"`` (MacKay), all features at once: O(m³) a sweep at first,
+        finished by the former.
     :param max_iterations: actions, or sweeps.
-    :param tolerance: stop when an action, or a sweep, gains less than this many nats.
+    :param tolerance: stop when an action, or a sweep, gains less than this many nats, having dropped features that
+        gain less.
     :param progress: show a progress bar with the evidence. Interrupting returns what was reached.
     :raises ValueError: for several outputs, y identically zero, or an unknown method.
     :warns UserWarning: if it has not converged, or the fit interpolates y.

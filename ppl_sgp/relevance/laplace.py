@@ -13,8 +13,12 @@ import numpy as np
 from scipy.linalg import cho_solve, solve_triangular
 from scipy.special import logsumexp
 
+from ..logits import logits_of
+
 #: Newton's method stops when a step would gain less than this many nats.
 RESOLVED = 1e-10
+#: The shortest share of a Newton step that is tried.
+SHORTEST = 1e-8
 
 
 class Mode(NamedTuple):
@@ -28,12 +32,6 @@ class Mode(NamedTuple):
         """The diagonal of H⁻¹, shape (C, k)."""
         inverse = solve_triangular(self.factor, np.eye(len(self.factor)), lower=True)
         return np.sum(inverse**2, axis=0).reshape(self.weights.shape)
-
-
-def logits_of(weights: np.ndarray, Phi: np.ndarray) -> np.ndarray:
-    """Logits (n, K) of K classes; with two classes the first is zero."""
-    logits = Phi @ weights.T
-    return np.concatenate([np.zeros_like(logits), logits], axis=1) if len(weights) == 1 else logits
 
 
 def find_mode(Phi: np.ndarray, labels: np.ndarray, precision: np.ndarray, start: np.ndarray) -> Mode:
@@ -56,11 +54,12 @@ def find_mode(Phi: np.ndarray, labels: np.ndarray, precision: np.ndarray, start:
         if 0.5 * np.sum(gradient * step) < RESOLVED * max(1.0, abs(value)):
             weights = weights + step  # convergence is quadratic: nothing is left after it
             break
-        while True:
-            proposed = _objective(Phi, labels, precision, weights + size * step)
-            if proposed[0] > value:
-                break
+        proposed = _objective(Phi, labels, precision, weights + step)
+        while proposed[0] <= value and size > SHORTEST:
             size /= 2
+            proposed = _objective(Phi, labels, precision, weights + size * step)
+        if proposed[0] <= value:  # a concave function has no gain along its Newton step to rounding only
+            break
         weights, (value, probabilities) = weights + size * step, proposed
     log_determinant = 2 * np.sum(np.log(np.diag(factor)))
     return Mode(weights, factor, float(value + 0.5 * C * np.sum(np.log(precision)) - 0.5 * log_determinant))

@@ -297,6 +297,9 @@ def test_refusals():
     if correlated is not None:
         with pytest.raises(ValueError, match="correlated weights"):
             joint(rvm(weights="whitened"), stats.rotate(correlated), {})
+    two = sgp.sufficient_statistics(IdentityBasis(3), problem()[0], np.ones((20, 2)) * problem()[1][:, None])
+    with pytest.raises(ValueError, match="2 outputs. Run it for each"):
+        joint(rvm(weights="explicit"), two, point("default", 3))
     with pytest.raises(ValueError, match="rotated with a typical prior"):
         sgp.whitened_weights("w", stats, 1.0)
     with pytest.raises(ValueError, match="marginalises independent weights"):
@@ -305,6 +308,24 @@ def test_refusals():
             {k: v[None] for k, v in (point("default", 3) | {"weights": jnp.ones(3)}).items()},
             stats,
         )
+
+
+@pytest.mark.relaxed_promotion
+def test_arviz_names_what_belongs_to_which_centre():
+    rng = np.random.default_rng(0)
+    X, centres = rng.uniform(size=(30, 2)), np.array([[0.2, 0.3], [0.7, 0.8]])
+    y = np.sin(6 * X[:, 0]) + 0.1 * rng.normal(size=30)
+    stats = sgp.sufficient_statistics(sgp.CentredBasis(centres, sgp.Matern52(0.5)), X, y)
+    mcmc = MCMC(NUTS(rvm(), max_tree_depth=2), num_warmup=5, num_samples=5, progress_bar=False)
+    mcmc.run(jax.random.key(0), stats)
+    posterior = sgp.to_arviz(mcmc, stats)["posterior"]
+    assert posterior["precision"].dims == ("chain", "draw", "feature")
+    assert posterior["feature"].values.tolist() == ["centre 0", "centre 1", "constant"]
+    np.testing.assert_array_equal(posterior["centre"].values, [*centres, [np.nan, np.nan]])
+    drawn = np.asarray(mcmc.get_samples()["precision"])
+    np.testing.assert_array_equal(posterior["precision"].sel(feature="constant").values[0], drawn[:, 2])
+    summary = sgp.relevance_summary(rvm(), mcmc.get_samples(), stats)
+    np.testing.assert_array_equal(summary["centre"].sel(feature="centre 1"), centres[1])
 
 
 def test_models_pickle():

@@ -115,7 +115,7 @@ def fit_relevance_vectors(
         (True, True, True)
 
         The kernel is frozen in the basis; choose its lengthscale by the evidence. That tells too long ones well, too
-        short ones badly: a variance for each narrow bump fits noise at little cost (here 81.4 nats at 0.25, 81.8 at
+        short ones badly: a variance for each narrow bump fits noise at little cost (here 81.4 nats at 0.25, 81.0 at
         2). Prefer the longest within a few nats of the best.
 
         >>> bases = [sgp.CentredBasis(X, sgp.SquaredExponential(lengthscale)) for lengthscale in (2.0, 4.0, 8.0)]

@@ -89,8 +89,8 @@ def latent(name: str, basis: Basis, prior: WeightPrior, *, centred: bool = False
             " Independent functions come from a numpyro.plate around `latent`."
         )
     if centred:
-        return LatentGP(basis, numpyro.sample(f"{name}_weights", _centred(prior, m)))
-    z = numpyro.sample(f"{name}_whitened", dist.Normal(0.0, 1.0).expand([m]).to_event(1))
+        return LatentGP(basis, jnp.asarray(numpyro.sample(f"{name}_weights", _centred(prior, m))))
+    z = jnp.asarray(numpyro.sample(f"{name}_whitened", dist.Normal(0.0, 1.0).expand([m]).to_event(1)))
     mean = jnp.zeros((), z.dtype) if prior.mean is None else prior.mean
     with full_precision():
         offset = prior.apply_root(z.reshape(-1, m).T).T.reshape(z.shape)

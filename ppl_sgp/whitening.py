@@ -51,9 +51,8 @@ def whitened_weights(name: str, statistics: SufficientStatistics, noise_scale: A
             "`stats.rotate(sgp.DiagonalPrior(scale))`."
         )
     moments = statistics.moments
-    z = numpyro.sample(
-        f"{name}_whitened", dist.ImproperUniform(dist.constraints.real_vector, (), (statistics.num_features,))
-    )
+    flat = dist.ImproperUniform(dist.constraints.real_vector, (), (statistics.num_features,))
+    z = jnp.asarray(numpyro.sample(f"{name}_whitened", flat))
     noise_variance = jnp.asarray(noise_scale, z.dtype) ** 2
     information = noise_variance + jnp.asarray(moments.gram, z.dtype)
     v = jnp.asarray(moments.feature_output, z.dtype) / information + z * jnp.sqrt(noise_variance / information)

@@ -15,7 +15,7 @@ import dataclasses
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import solve_triangular
+from scipy.linalg.lapack import dpotrf, dtrtri
 
 from ..statistics.statistics import SufficientStatistics
 
@@ -78,8 +78,10 @@ def posterior(problem: Problem, active: np.ndarray, precision: np.ndarray, noise
     gram, r = problem.gram[np.ix_(active, active)], problem.projection[active]
     # Whitened by the prior: the matrix that is factorised is the identity plus a positive one.
     root = precision**-0.5
-    L = np.linalg.cholesky(np.eye(len(active)) + root[:, None] * gram * root / noise_variance)
-    inverse_factor = root[:, None] * solve_triangular(L, np.eye(len(active)), lower=True).T
+    whitened = root[:, None] * gram * (root / noise_variance)
+    whitened.flat[:: len(active) + 1] += 1
+    L, inverse = _cholesky(whitened)
+    inverse_factor = root[:, None] * inverse.T
     mean = inverse_factor @ (inverse_factor.T @ r) / noise_variance
     n = problem.num_rows
     residual = max(n - 2 * r @ mean + mean @ gram @ mean, 0.0)
@@ -88,6 +90,16 @@ def posterior(problem: Problem, active: np.ndarray, precision: np.ndarray, noise
     log_determinant = 2 * np.sum(np.log(np.diag(L)))
     value = -0.5 * (n * np.log(2 * np.pi * noise_variance) + quadratic + log_determinant)
     return ActivePosterior(mean, inverse_factor, float(value), float(residual))
+
+
+def _cholesky(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """L and its inverse, both lower triangular, straight from LAPACK: small problems are solved thousands of times."""
+    if not len(matrix):
+        return matrix, matrix
+    L, failed = dpotrf(matrix, lower=True)
+    if failed:
+        raise np.linalg.LinAlgError(f"the posterior precision is not positive definite at row {failed}.")
+    return L, dtrtri(L, lower=True)[0]
 
 
 class Outcome(NamedTuple):

@@ -96,31 +96,23 @@ def test_predicted_gains_are_the_gains(rng):
         gamma[active.indices] = 1 / active.precision
         return dense_log_evidence(Phi, y / problem.output_scale, gamma, np.sqrt(active.noise_variance))
 
-    active, kinds = _Active(problem, np.zeros(0, dtype=int), np.zeros(0), 0.1), set()
-    for _ in range(25):
+    active, kinds = _Active(problem, np.zeros(0, dtype=int), np.zeros(0), 0.1), []
+    for step in range(25):
+        if step % 3 == 2:  # something worth deleting
+            useless = np.setdiff1d(np.flatnonzero(active.Q**2 < active.S), active.indices)
+            active.add(int(rng.choice(useless)), 1e-3)
         before = evidence(active)
         gain, feature, precision = active.best_action()
-        kind = "add" if feature not in active.indices else "delete" if np.isinf(precision) else "change"
+        if gain < 1e-9:
+            continue
+        kinds.append("delete" if np.isinf(precision) else "add")
         active.apply(feature, precision)
-        assert evidence(active) - before == pytest.approx(gain, abs=1e-8)
-        kinds.add(kind)
+        assert evidence(active) - before == pytest.approx(gain, abs=1e-7)
         S, Q, covariance = active.S, active.Q, active.covariance
         active.refresh()
         for updated, fresh in ((S, active.S), (Q, active.Q), (covariance, active.covariance)):
             np.testing.assert_allclose(updated, fresh, rtol=1e-6, atol=1e-8 * np.abs(fresh).max())
-        if kind == "add":  # make it worth deleting
-            active.change(int(rng.integers(len(active.indices))), 10.0 ** rng.uniform(-1, 3))
-    assert kinds >= {"add", "change"}
-    active.add(int(np.setdiff1d(np.arange(30), active.indices)[0]), 1e-3)
-    for _ in range(60):
-        before = evidence(active)
-        gain, feature, precision = active.best_action()
-        if gain < 1e-9:
-            break
-        kinds.add("delete" if np.isinf(precision) else "other")
-        active.apply(feature, precision)
-        assert evidence(active) - before == pytest.approx(gain, abs=1e-7)
-    assert "delete" in kinds
+    assert {"add", "delete"} <= set(kinds)
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -1,6 +1,6 @@
 """Sparse Gaussian-process priors for NumPyro: compress rows once, then sample at a cost independent of their number."""
 
-from . import models
+from . import direct, models
 from .augment import Augmentation
 from .bases.basis import Basis
 from .bases.centred import CentredBasis
@@ -21,6 +21,7 @@ from .diagnostics.leave_one_out import leave_one_out
 from .diagnostics.relevance_summary import relevance_summary
 from .diagnostics.to_arviz import EXTRA_FIELDS, to_arviz
 from .distributions.compressed_normal import CompressedNormal
+from .distributions.discrete_relaxation import DiscreteRelaxation
 from .distributions.sparse_gp import SparseGP
 from .distributions.weight_posterior import weight_posterior
 from .evidence import evidence_cost, log_evidence
@@ -60,6 +61,7 @@ __all__ = [
     "CompressedNormal",
     "DensePrior",
     "DiagonalPrior",
+    "DiscreteRelaxation",
     "EvidenceFit",
     "FourierBasis",
     "GridEigenBasis",
@@ -91,6 +93,7 @@ __all__ = [
     "StatisticsGibbs",
     "SufficientStatistics",
     "WeightPrior",
+    "direct",
     "evidence_cost",
     "fit_evidence",
     "fit_relevance_classifier",

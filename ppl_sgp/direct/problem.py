@@ -1,0 +1,172 @@
+"""A regression by its sums, with a prior for each weight on a finite grid of levels, in float64 on the host."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpyro.distributions.distribution import Independent
+from scipy.special import log_softmax, logsumexp
+
+from .. import _checks
+from ..distributions.discrete_relaxation import DiscreteRelaxation
+from ..statistics.statistics import SufficientStatistics
+
+
+@dataclasses.dataclass(frozen=True)
+class MixturePrior:
+    """A prior that mixes several factorised ones: weights are dependent (Evans 2022, theorem 7.4).
+
+    The ELBO takes a lower bound of its expectation; see :func:`ppl_sgp.direct.fit`.
+
+    :param components: :class:`~ppl_sgp.DiscreteRelaxation` each, with the same levels.
+    :param probs: their probabilities, shape (P,).
+
+    .. doctest::
+
+        >>> import numpyro.distributions as dist, ppl_sgp as sgp
+        >>> levels = [-1.0, -0.1, 0.0, 0.1, 1.0]
+        >>> parts = [sgp.DiscreteRelaxation(dist.Normal(0.0, scale), support=levels) for scale in (0.1, 1.0)]
+        >>> sgp.direct.MixturePrior(parts, [0.9, 0.1]).probs
+        [0.9, 0.1]
+    """
+
+    components: Sequence[Any]
+    probs: Any
+
+    def __post_init__(self) -> None:
+        """Refuse probabilities that do not fit."""
+        probs = np.asarray(self.probs, dtype=np.float64)
+        if probs.shape != (len(self.components),) or not (probs > 0).all() or abs(probs.sum() - 1) > 1e-6:
+            raise ValueError(
+                f"MixturePrior: `probs` must be {len(self.components)} positive numbers that add to one; got "
+                f"{self.probs}."
+            )
+
+
+@dataclasses.dataclass(frozen=True)
+class LevelPrior:
+    """Levels (b, m̄), log-probabilities (P, b, m̄) of P components, and their log weights (P,)."""
+
+    levels: np.ndarray
+    log_probs: np.ndarray
+    log_weights: np.ndarray
+
+    @classmethod
+    def of(cls, prior: Any, num_weights: int) -> LevelPrior:
+        """From what a user may pass as prior."""
+        components = list(prior.components) if isinstance(prior, MixturePrior) else [prior]
+        weights = np.log(np.asarray(prior.probs, np.float64)) if isinstance(prior, MixturePrior) else np.zeros(1)
+        parts = [_factorised(component, num_weights) for component in components]
+        levels = parts[0][0]
+        if any(part.shape != levels.shape or not np.allclose(part, levels) for part, _ in parts):
+            raise ValueError("MixturePrior: all components must have the same levels; pass the same `support` to each.")
+        return cls(levels, np.stack([log_probs for _, log_probs in parts]), log_softmax(weights))
+
+
+def _factorised(prior: Any, num_weights: int) -> tuple[np.ndarray, np.ndarray]:
+    """Levels and log-probabilities, both (b, m̄)."""
+    if isinstance(prior, (list, tuple)):
+        parts = [_factorised(each, 1) for each in prior]
+        counts = {part[0].shape[1] for part in parts}
+        if len(parts) != num_weights or len(counts) != 1:
+            raise ValueError(
+                f"`prior` must be a sgp.DiscreteRelaxation for all {num_weights} weights, or a list of one for each, "
+                f"all with the same number of levels; got a list of {len(parts)} with {sorted(counts)} levels."
+            )
+        return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
+    while isinstance(prior, Independent):
+        prior = prior.base_dist
+    if not isinstance(prior, DiscreteRelaxation) or prior.batch_shape not in ((), (1,), (num_weights,)):
+        shown = f"one of batch shape {prior.batch_shape}" if isinstance(prior, DiscreteRelaxation) else repr(prior)
+        raise ValueError(
+            f"`prior` must be a sgp.DiscreteRelaxation of batch shape () or ({num_weights},), such as "
+            f"`sgp.DiscreteRelaxation(dist.Normal(0.0, 1.0))`, or a list of one a weight; got {shown}."
+        )
+    shape = (num_weights, prior.num_levels)
+    levels, logits = (np.asarray(array, dtype=np.float64) for array in (prior.levels, prior.logits))
+    return np.broadcast_to(levels, shape), log_softmax(np.broadcast_to(logits, shape), axis=-1)
+
+
+@dataclasses.dataclass(frozen=True)
+class Problem:
+    """Sums over rows, and the priors of weights and noise.
+
+    :param gram: A = ΦᵀΦ, shape (b, b).
+    :param projection: r = Φᵀy, shape (b,).
+    :param sum_squares: yᵀy.
+    :param num_rows: n.
+    :param log_weights: ½ Σ log ω of row weights.
+    :param prior: of the weights.
+    :param noise_scales: standard deviations of the noise, shape (S,).
+    :param log_noise_prior: their log-probabilities, shape (S,).
+    """
+
+    gram: np.ndarray
+    projection: np.ndarray
+    sum_squares: float
+    num_rows: float
+    log_weights: float
+    prior: LevelPrior
+    noise_scales: np.ndarray
+    log_noise_prior: np.ndarray
+
+    @classmethod
+    def of(cls, statistics: Any, prior: Any, noise_scale: Any) -> Problem:
+        """From the arguments of :func:`ppl_sgp.direct.fit`, checked."""
+        if not isinstance(statistics, SufficientStatistics) or np.ndim(statistics.moments.sum_squares):
+            raise ValueError(
+                "direct.fit needs the statistics of one output, y of shape (n,), from sgp.sufficient_statistics; fit "
+                "several outputs one at a time."
+            )
+        moments = statistics.moments
+        scales, log_prior = _noise(noise_scale)
+        return cls(
+            gram=np.diag(moments.gram) if moments.gram.ndim == 1 else np.ascontiguousarray(moments.gram),
+            projection=np.asarray(moments.feature_output),
+            sum_squares=float(moments.sum_squares),
+            num_rows=float(moments.num_rows),
+            log_weights=0.5 * float(moments.log_weights),
+            prior=LevelPrior.of(prior, statistics.num_features),
+            noise_scales=scales,
+            log_noise_prior=log_prior,
+        )
+
+    def with_factorised_prior(self) -> Problem:
+        """The same regression with the marginals of the prior."""
+        prior = self.prior
+        marginals = logsumexp(prior.log_weights[:, None, None] + prior.log_probs, axis=0)
+        return dataclasses.replace(self, prior=LevelPrior(prior.levels, marginals[None], np.zeros(1)))
+
+
+def _noise(noise_scale: Any) -> tuple[np.ndarray, np.ndarray]:
+    if isinstance(noise_scale, DiscreteRelaxation):
+        if noise_scale.batch_shape:
+            raise ValueError(f"direct.fit: `noise_scale` must have no batch; got shape {noise_scale.batch_shape}.")
+        noise_scale = (noise_scale.levels, noise_scale.logits)
+    if isinstance(noise_scale, (list, tuple)):
+        if (
+            len(noise_scale) != 2
+            or np.ndim(noise_scale[0]) != 1
+            or np.shape(noise_scale[0]) != np.shape(noise_scale[1])
+        ):
+            raise ValueError(
+                "direct.fit: `noise_scale` must be a number, a pair of standard deviations (S,) and log-probabilities "
+                f"(S,), or a sgp.DiscreteRelaxation of the noise scale; got {noise_scale!r}."
+            )
+        scales, logits = (np.asarray(part, dtype=np.float64) for part in noise_scale)
+    else:
+        if np.ndim(noise_scale):
+            raise ValueError(
+                f"direct.fit: several noise scales need their log-probabilities: pass the pair; got {noise_scale!r}."
+            )
+        _checks.positive("noise_scale", noise_scale, "direct.fit")
+        scales, logits = np.array([float(noise_scale)]), np.zeros(1)
+    _checks.positive("noise_scale", scales, "direct.fit")
+    if not np.isfinite(logits).all():
+        raise ValueError(
+            "direct.fit: the log-probabilities of `noise_scale` must be finite; leave out impossible levels."
+        )
+    return scales, log_softmax(logits)

@@ -2,7 +2,7 @@
 
 Split 0 of each set; inputs and y standardised on the training rows; all training rows as centres up to 2,000, else
 2,000 centres by k-means (ours alone: the peers need a row a centre). One lengthscale for all methods, a multiple of √d,
-by the held-out log density of our own type-II fits in five folds of at most 1,000 training rows: evidence prefers
+by the held-out log density of our own type-II fits in five folds of `--selection-rows` rows: evidence prefers
 lengthscales that are too short (`--by evidence` shows that). Ours is timed from the rows to the fitted result, the pass
 over the data included, peers from rows (or the same features) to the fitted model; k-means is given apart. `augmented`
 is the same fit, predicted with `sgp.Augmentation`. `type-I` samples the precisions under a horseshoe, by NUTS, with at
@@ -35,7 +35,7 @@ SETS = ("yacht", "concrete", "wine", "kin40k")
 
 
 MULTIPLES = (0.35, 0.5, 0.7, 1.0, 1.4, 2.0)
-FOLDS, SELECTION_ROWS = 5, 1000
+FOLDS = 5
 
 
 def ours(basis, X, y):
@@ -130,7 +130,7 @@ def one_set(name: str, args: argparse.Namespace) -> tuple[list[list[Any]], dict[
 
     def criterion(multiple):
         kernel = sgp.SquaredExponential(multiple * d**0.5)
-        chosen = np.random.default_rng(args.seed).permutation(len(train[0]))[:SELECTION_ROWS]
+        chosen = np.random.default_rng(args.seed).permutation(len(train[0]))[: args.selection_rows]
         few = train[0][chosen], train[1][chosen]
         if args.by == "evidence":
             return ours(sgp.CentredBasis(few[0], kernel), *few)[0].log_evidence
@@ -176,6 +176,7 @@ def main() -> None:
     parser.add_argument("--sets", nargs="+", default=list(SETS))
     parser.add_argument("--centres", type=int, default=2000)
     parser.add_argument("--type1-centres", type=int, default=300)
+    parser.add_argument("--selection-rows", type=int, default=1000, help="rows to choose the lengthscale on")
     parser.add_argument("--draws", type=int, default=150, help="of type-I, and as many to warm up")
     parser.add_argument(
         "--by", choices=("held-out", "evidence"), default="held-out", help="how the lengthscale is chosen"

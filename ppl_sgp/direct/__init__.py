@@ -1,8 +1,29 @@
 """DIRECT: variational inference over weights on finite grids, with an exact ELBO (Evans 2022, chapter 7)."""
 
-from .fit import fit
+from .classifier import DiscreteClassifier, DiscreteClassPrediction
+from .logistic import fit_logistic
+from .network import fit_network
+from .network_result import DiscreteNetwork, NetworkPrediction
 from .problem import MixturePrior
 from .quantize import QuantizedWeights
+from .regression import fit
 from .result import DiscreteFit, DiscretePrediction
+from .stochastic import refine
+from .svi import ExactELBO, guide_weights
 
-__all__ = ["DiscreteFit", "DiscretePrediction", "MixturePrior", "QuantizedWeights", "fit"]
+__all__ = [
+    "DiscreteClassPrediction",
+    "DiscreteClassifier",
+    "DiscreteFit",
+    "DiscreteNetwork",
+    "DiscretePrediction",
+    "ExactELBO",
+    "MixturePrior",
+    "NetworkPrediction",
+    "QuantizedWeights",
+    "fit",
+    "fit_logistic",
+    "fit_network",
+    "guide_weights",
+    "refine",
+]

@@ -1,4 +1,4 @@
-"""The evidence lower bound of discrete weights, exact but for the entropy of mixtures, with its gradient.
+"""The terms of the evidence lower bound of discrete weights, with their gradients.
 
 For ``q = Σₖ αₖ ∏ⱼ q⁽ᵏ⁾ⱼ`` over weights with levels w̄ⱼ, and an independent q over noise variances σ², with
 ``sₖⱼ = q⁽ᵏ⁾ⱼᵀw̄ⱼ`` and ``vₖⱼ = q⁽ᵏ⁾ⱼᵀw̄ⱼ²``,
@@ -51,6 +51,11 @@ def noise_terms(problem: Problem, log_noise: np.ndarray, residual: float) -> np.
     return likelihood + problem.log_noise_prior - log_noise
 
 
+def precision_of(problem: Problem, log_noise: np.ndarray) -> float:
+    """``E[σ⁻²]``."""
+    return float(np.exp(log_noise) @ problem.noise_scales**-2.0)
+
+
 def expected_log_prior(problem: Problem, log_probs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """``E log p(w)`` under each component, (R,), and its gradient (R, b, m̄).
 
@@ -67,36 +72,11 @@ def component_entropy(log_probs: np.ndarray) -> tuple[float, np.ndarray]:
     return -float(np.sum(np.exp(log_probs) * log_probs)), -log_probs - 1
 
 
-def mixture_entropy(
-    log_weights: np.ndarray, log_probs: np.ndarray, log_a: np.ndarray
-) -> tuple[float, np.ndarray, np.ndarray, np.ndarray]:
-    """A lower bound of the entropy of a mixture, and its gradients in weights, probabilities and log a.
-
-    ``H ≥ −Σₖ αₖ Σⱼ q⁽ᵏ⁾ⱼᵀ log aⱼ − log Σₖₗ αₖ αₗ ∏ⱼ q⁽ᵏ⁾ⱼᵀ(q⁽ˡ⁾ⱼ / aⱼ)`` for any positive a (b, m̄): tighter than
-    theorem 7.3's 1 − T for −log T, and of the same value however a is scaled. The products stay in logarithms: with
-    b = 2,000 and uniform a they reach 10^2299. O(R² b m̄).
-    """
-    count, alpha, q = len(log_probs), np.exp(log_weights), np.exp(log_probs)
-    overlap, norms = np.zeros((count, count)), {}
-    for k in range(count):
-        for other in range(k + 1):
-            norms[k, other] = logsumexp(log_probs[k] + log_probs[other] - log_a, axis=-1, keepdims=True)
-            overlap[k, other] = overlap[other, k] = norms[k, other].sum()
-    joint = log_weights[:, None] + log_weights + overlap
-    total = logsumexp(joint)
-    weight = np.exp(joint - total)
-    of_probs, of_a = -alpha[:, None, None] * log_a, -np.einsum("r,rbl->bl", alpha, q)
-    for (k, other), norm in norms.items():
-        slope = 2 * weight[k, other] * np.exp(log_probs[other] - log_a - norm)  # of the overlap, in q⁽ᵏ⁾
-        of_probs[k] -= slope
-        if k != other:
-            of_probs[other] -= 2 * weight[k, other] * np.exp(log_probs[k] - log_a - norm)
-        of_a += (0.5 if k == other else 1) * slope * q[k]
-    cross = np.sum(q * log_a, axis=(1, 2))
-    return float(-alpha @ cross - total), -cross - 2 * weight.sum(axis=1) / alpha, of_probs, of_a
-
-
 def through_softmax(log_probs: np.ndarray, gradient: np.ndarray) -> np.ndarray:
     """The gradient in logits from that in probabilities."""
-    q = np.exp(log_probs)
-    return q * (gradient - np.sum(q * gradient, axis=-1, keepdims=True))
+    return centred(log_probs, np.exp(log_probs) * gradient)
+
+
+def centred(log_probs: np.ndarray, weighted: np.ndarray) -> np.ndarray:
+    """The gradient in logits from that in probabilities times the probabilities."""
+    return weighted - np.exp(log_probs) * np.sum(weighted, axis=-1, keepdims=True)

@@ -13,11 +13,12 @@ sweeps that set one ηⱼ after the other go on there.
 
 from __future__ import annotations
 
+import jax
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg import cho_factor, cho_solve, solve_triangular
 from scipy.special import log_softmax
 
-from .elbo import Variational, expected_residuals, noise_terms, through_softmax
+from .elbo import Variational, expected_residuals, noise_terms, precision_of, through_softmax
 from .problem import Problem
 
 
@@ -31,18 +32,23 @@ class FactorisedObjective:
         self._problem = problem
         self._size = np.diag(problem.gram)
 
-    def start(self) -> np.ndarray:
+    def start(self, key: jax.Array | None = None) -> np.ndarray:
         """Each weight given the others at their posterior means under Gaussian priors of the same moments. O(b³).
 
         From the largest noise: where it is small at the start the levels of each weight are fixed too soon.
+
+        :param key: a JAX random key, to start from a draw of that posterior instead of its mean.
         """
         problem, prior = self._problem, self._problem.prior
         precision = float(np.max(problem.noise_scales)) ** -2.0
         probs = np.exp(prior.log_probs[0])
         mean = np.sum(probs * prior.levels, axis=1)
         scale = np.sqrt(np.sum(probs * (prior.levels - mean[:, None]) ** 2, axis=1))
-        whitened = np.eye(len(scale)) + precision * scale[:, None] * problem.gram * scale
-        step = cho_solve(cho_factor(whitened), precision * scale * (problem.projection - problem.gram @ mean))
+        factor = cho_factor(np.eye(len(scale)) + precision * scale[:, None] * problem.gram * scale, lower=True)
+        step = cho_solve(factor, precision * scale * (problem.projection - problem.gram @ mean))
+        if key is not None:
+            z = np.asarray(jax.random.normal(key, scale.shape), dtype=np.float64)
+            step += solve_triangular(factor[0], z, lower=True, trans=1)
         eta = self._cavity(precision, mean + scale * step)
         if len(problem.noise_scales) == 1:
             return eta
@@ -61,14 +67,19 @@ class FactorisedObjective:
 
     def sweep(self, vector: np.ndarray) -> np.ndarray:
         """The noise at its optimum, then one weight after the other: no step lowers the ELBO. O(b m̄ + b²)."""
-        problem, prior = self._problem, self._problem.prior
+        problem = self._problem
         eta, log_noise = self._parts(vector)
         means, squares = self._moments(self._log_probs(eta, precision_of(problem, log_noise)))
         if len(problem.noise_scales) > 1:
             log_noise = self._noise_given(means, squares)
-        precision = precision_of(problem, log_noise)
+        eta = self.swept(means, precision_of(problem, log_noise))
+        return np.concatenate([eta, log_noise]) if len(problem.noise_scales) > 1 else eta
+
+    def swept(self, means: np.ndarray, precision: float = 1.0) -> np.ndarray:
+        """η after each weight, one after the other, is set to its best given the means of all others."""
+        problem, prior = self._problem, self._problem.prior
         own = prior.log_probs[0] - 0.5 * precision * self._size[:, None] * prior.levels**2
-        fitted, eta = problem.gram @ means, eta.copy()
+        fitted, means, eta = problem.gram @ means, means.copy(), np.empty(len(means))
         for j, levels in enumerate(prior.levels):
             eta[j] = precision * (problem.projection[j] - fitted[j] + self._size[j] * means[j])
             logits = own[j] + eta[j] * levels
@@ -76,7 +87,7 @@ class FactorisedObjective:
             moved = float(weights @ levels / weights.sum()) - means[j]
             fitted += moved * problem.gram[j]
             means[j] += moved
-        return np.concatenate([eta, log_noise]) if len(problem.noise_scales) > 1 else eta
+        return eta
 
     def distribution(self, vector: np.ndarray) -> Variational:
         """The distribution with these parameters."""
@@ -117,8 +128,3 @@ class FactorisedObjective:
         of_precision = -0.5 * float(np.sum(self._size * away * np.sum(centred * levels**2, axis=1)))
         of_noise = terms - 1 + of_precision * problem.noise_scales**-2.0
         return value, np.concatenate([of_eta, through_softmax(log_noise, of_noise)])
-
-
-def precision_of(problem: Problem, log_noise: np.ndarray) -> float:
-    """``E[σ⁻²]``."""
-    return float(np.exp(log_noise) @ problem.noise_scales**-2.0)

@@ -1,4 +1,4 @@
-"""The lower bound of the ELBO of a mixture of factorised distributions, or under a mixture prior, in free logits."""
+"""The bound of the ELBO of a mixture of factorised distributions, or under a mixture prior, in free logits."""
 
 from __future__ import annotations
 
@@ -7,39 +7,43 @@ from scipy.special import log_softmax, logsumexp
 
 from .elbo import (
     Variational,
-    component_entropy,
+    centred,
     expected_log_prior,
     expected_residuals,
-    mixture_entropy,
     noise_terms,
+    precision_of,
     through_softmax,
 )
+from .entropy import cross_bound, pairwise_bound
 from .problem import Problem
+
+ENTROPIES = ("pairwise", "cross")
 
 
 class MixtureObjective:
-    """The bound as a function of a flat vector: logits of the components (R, b, m̄); for R > 1 those of their weights
-    (R,) and log a (b, m̄) of the entropy's bound; with several noise levels their logits (S,).
+    """The bound as a function of a flat vector: logits of the components (R, b, m̄) and of their weights (R,); with the
+    cross bound of the entropy log a (b, m̄); with several noise levels their logits (S,).
 
     :param problem: the regression.
     :param num_mixtures: R. With one component and a factorised prior the bound is the ELBO.
+    :param entropy: ``"pairwise"`` or ``"cross"``, the bound of the entropy.
     """
 
-    def __init__(self, problem: Problem, num_mixtures: int) -> None:
-        self._problem, self._several = problem, num_mixtures > 1
+    def __init__(self, problem: Problem, num_mixtures: int, entropy: str) -> None:
+        self._problem, self._entropy = problem, entropy
         levels = problem.prior.levels.shape
         self._shapes = [
             (num_mixtures, *levels),
-            (num_mixtures,) if self._several else (0,),
-            levels if self._several else (0,),
-            problem.noise_scales.shape if len(problem.noise_scales) > 1 else (0,),
+            (num_mixtures,),
+            levels if entropy == "cross" else (0,),
+            problem.noise_scales.shape,
         ]
 
     def vector(self, q: Variational) -> np.ndarray:
         """Parameters of a distribution, with its marginals for a."""
         marginals = logsumexp(q.log_weights[:, None, None] + q.log_probs, axis=0)
-        parts = [q.log_probs, q.log_weights, marginals, q.log_noise]
-        return np.concatenate([part.ravel() for part, shape in zip(parts, self._shapes, strict=True) if shape != (0,)])
+        log_a = marginals if self._entropy == "cross" else np.zeros(0)
+        return np.concatenate([part.ravel() for part in (q.log_probs, q.log_weights, log_a, q.log_noise)])
 
     def _parts(self, vector: np.ndarray) -> list[np.ndarray]:
         ends = np.cumsum([int(np.prod(shape)) for shape in self._shapes])[:-1]
@@ -48,35 +52,35 @@ class MixtureObjective:
     def distribution(self, vector: np.ndarray) -> Variational:
         """The distribution with these parameters."""
         logits, weights, _, noise = self._parts(vector)
-        return Variational(
-            log_softmax(weights) if weights.size else np.zeros(1),
-            log_softmax(logits, axis=-1),
-            log_softmax(noise) if noise.size else np.zeros(1),
-        )
+        return Variational(log_softmax(weights), log_softmax(logits, axis=-1), log_softmax(noise))
 
     def __call__(self, vector: np.ndarray) -> tuple[float, np.ndarray]:
         """Value and gradient. O(R² b m̄ + R b²)."""
-        problem, q = self._problem, self.distribution(vector)
-        alpha, probs, levels = np.exp(q.log_weights), np.exp(q.log_probs), problem.prior.levels
-        residuals, slope = expected_residuals(
-            problem, np.sum(probs * levels, axis=-1), np.sum(probs * levels**2, axis=-1)
-        )
-        prior, of_probs = expected_log_prior(problem, q.log_probs)
-        precision = float(np.exp(q.log_noise) @ problem.noise_scales**-2.0)
-        squares = np.diag(problem.gram)[:, None] * levels**2
-        of_probs = alpha[:, None, None] * (of_probs - 0.5 * precision * (slope[..., None] * levels + squares))
-        of_weights, of_a = prior - 0.5 * precision * residuals, np.zeros(0)
-        if self._several:
-            entropy, *slopes, of_a = mixture_entropy(q.log_weights, q.log_probs, self._parts(vector)[2])
-            of_weights, of_probs = of_weights + slopes[0], of_probs + slopes[1]
+        q = self.distribution(vector)
+        value, of_weights, of_probs, of_noise = expected_terms(self._problem, q)
+        of_a = np.zeros(0)
+        if self._entropy == "cross":
+            entropy, *slopes, of_a = cross_bound(q.log_weights, q.log_probs, self._parts(vector)[2])
         else:
-            entropy, of_entropy = component_entropy(q.log_probs)
-            of_probs = of_probs + of_entropy
-        terms = noise_terms(problem, q.log_noise, float(alpha @ residuals))
-        value = float(alpha @ prior) + entropy + float(np.exp(q.log_noise) @ terms) + problem.log_weights
-        gradient = [through_softmax(q.log_probs, of_probs)]
-        if self._several:
-            gradient += [through_softmax(q.log_weights, of_weights), of_a]
-        if self._shapes[3] != (0,):
-            gradient.append(through_softmax(q.log_noise, terms - 1))
-        return value, np.concatenate([part.ravel() for part in gradient])
+            entropy, *slopes = pairwise_bound(q.log_weights, q.log_probs)
+        gradient = (
+            through_softmax(q.log_probs, of_probs) + centred(q.log_probs, slopes[1]),
+            through_softmax(q.log_weights, of_weights + slopes[0]),
+            of_a,
+            through_softmax(q.log_noise, of_noise),
+        )
+        return value + entropy, np.concatenate([part.ravel() for part in gradient])
+
+
+def expected_terms(problem: Problem, q: Variational) -> tuple[float, np.ndarray, np.ndarray, np.ndarray]:
+    """The ELBO but for the entropy of the weights; its gradients in α, the probabilities and those of the noise."""
+    alpha, probs, levels = np.exp(q.log_weights), np.exp(q.log_probs), problem.prior.levels
+    means, squares = np.sum(probs * levels, axis=-1), np.sum(probs * levels**2, axis=-1)
+    residuals, slope = expected_residuals(problem, means, squares)
+    prior, of_prior = expected_log_prior(problem, q.log_probs)
+    half_precision = 0.5 * precision_of(problem, q.log_noise)
+    of_residual = slope[..., None] * levels + np.diag(problem.gram)[:, None] * levels**2
+    terms = noise_terms(problem, q.log_noise, float(alpha @ residuals))
+    value = float(alpha @ prior) + float(np.exp(q.log_noise) @ terms) + problem.log_weights
+    of_probs = alpha[:, None, None] * (of_prior - half_precision * of_residual)
+    return value, prior - half_precision * residuals, of_probs, terms - 1

@@ -114,8 +114,8 @@ class Problem:
     log_noise_prior: np.ndarray
 
     @classmethod
-    def of(cls, statistics: Any, prior: Any, noise_scale: Any) -> Problem:
-        """From the arguments of :func:`ppl_sgp.direct.fit`, checked."""
+    def of(cls, statistics: Any, prior: Any, noise_scale: Any, num_weights: int | None = None) -> Problem:
+        """From the arguments of :func:`ppl_sgp.direct.fit`, checked; with ``num_weights``, if not one a feature."""
         if not isinstance(statistics, SufficientStatistics) or np.ndim(statistics.moments.sum_squares):
             raise ValueError(
                 "direct.fit needs the statistics of one output, y of shape (n,), from sgp.sufficient_statistics; fit "
@@ -129,7 +129,7 @@ class Problem:
             sum_squares=float(moments.sum_squares),
             num_rows=float(moments.num_rows),
             log_weights=0.5 * float(moments.log_weights),
-            prior=LevelPrior.of(prior, statistics.num_features),
+            prior=LevelPrior.of(prior, statistics.num_features if num_weights is None else num_weights),
             noise_scales=scales,
             log_noise_prior=log_prior,
         )

@@ -113,7 +113,9 @@ def _grid(levels: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     for step, offset in ((np.minimum(gaps, smallest), np.zeros(len(levels))), (gaps, levels[:, 0])):
         multiples = (levels - offset[:, None]) / step[:, None]
         if (np.abs(multiples) < LARGEST).all() and (np.abs(multiples - np.rint(multiples)) < ROUNDING).all():
-            return step, offset, np.rint(multiples).astype(np.int16)
+            codes = np.rint(multiples)
+            fitted = np.sum(codes * (levels - offset[:, None]), axis=1) / np.sum(codes**2, axis=1)
+            return fitted, offset, codes.astype(np.int16)
     raise ValueError(
         "quantize: levels must be multiples of a common step, by factors below 2**15, such as evenly spaced ones or "
         "zero and powers of two. Give the prior such a `support`."

@@ -78,8 +78,8 @@ class DiscreteRelaxation(dist.Distribution):
         validate_args: bool | None = None,
     ) -> None:
         levels = _levels_of(base_distribution, num_levels, support)
-        logits = base_distribution.log_prob(jnp.moveaxis(levels, -1, 0))  # levels lead: no batch to align
-        self._set(levels, jnp.moveaxis(jnp.asarray(logits), 0, -1), validate_args)
+        logits = jax.vmap(base_distribution.log_prob, in_axes=-1, out_axes=-1)(levels)
+        self._set(levels, logits, validate_args)
 
     @classmethod
     def from_logits(cls, levels: Any, logits: Any, *, validate_args: bool | None = None) -> DiscreteRelaxation:
@@ -229,11 +229,11 @@ def _levels_of(base: Any, num_levels: int, support: Any) -> jax.Array:
         levels = jnp.broadcast_to(_leading(levels, len(shape) + 1), (*shape, *levels.shape[-1:]))
     _check_ascending(levels)
     if _checks.is_concrete(levels, base):
-        inside = np.asarray(base.support(jnp.moveaxis(levels, -1, 0)))
+        inside = np.asarray(jax.vmap(base.support, in_axes=-1, out_axes=-1)(levels))
         if not inside.all():
             raise ValueError(
                 f"DiscreteRelaxation: levels must lie in the support of {type(base).__name__}; "
-                f"{np.asarray(levels)[~np.moveaxis(inside, 0, -1)][:3]} do not. Pass others as `support=`."
+                f"{np.asarray(levels)[~inside][:3]} do not. Pass others as `support=`."
             )
     return levels
 

@@ -2,6 +2,8 @@
 
 from .basis_gp import BasisGP as BasisGP
 from .basis_gp import basis_gp as basis_gp
+from .discrete_weights import DiscreteWeights as DiscreteWeights
+from .discrete_weights import discrete_weights as discrete_weights
 from .fourier_gp import FourierGP as FourierGP
 from .fourier_gp import fourier_gp as fourier_gp
 from .relevance_vector_classifier import RelevanceVectorClassifier as RelevanceVectorClassifier

@@ -8,12 +8,11 @@ from typing import Any
 
 import numpy as np
 from scipy.linalg import solve_triangular
-from scipy.special import log_softmax, logsumexp, roots_hermitenorm
-from scipy.stats import norm, qmc
 from tqdm.auto import tqdm
 
 from .. import _checks
 from ..bases.basis import Basis
+from ..logits import log_averages
 from ..predict import prediction_inputs
 from .laplace import Mode, find_mode
 
@@ -22,10 +21,6 @@ from .laplace import Mode, find_mode
 NEGLIGIBLE = 1e-6
 #: A sweep that moves a log precision by this much or more is not the last one.
 STILL = 0.01
-#: Points of the rule that averages probabilities over the posterior.
-NODES_ONE_LOGIT, NODES = 40, 512
-#: Numbers that averaging may hold at once.
-MAX_VALUES = 2e7
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,18 +88,8 @@ class ClassPrediction:
 
     @cached_property
     def _log_probabilities(self) -> np.ndarray:
-        nodes, weights = _normal_rule(self.mean.shape[1])
         values, vectors = np.linalg.eigh(self.covariance)
-        roots = vectors * np.sqrt(values.clip(min=0))[:, None, :]
-        size = max(1, int(MAX_VALUES // (len(nodes) * len(self._fit.classes))))
-        parts = []
-        for start in range(0, len(roots), size):
-            part = slice(start, start + size)
-            logits = self.mean[part, None, :] + np.einsum("ncr,sr->nsc", roots[part], nodes)
-            if logits.shape[-1] == 1:
-                logits = np.concatenate([np.zeros_like(logits), logits], axis=-1)
-            parts.append(logsumexp(log_softmax(logits, axis=-1), axis=1, b=weights[:, None]))
-        return np.concatenate(parts)
+        return log_averages(self.mean, vectors * np.sqrt(values.clip(min=0))[:, None, :])
 
     def log_density(self, labels: Any) -> np.ndarray:
         """Log probability of the given labels, in nats, shape (n_new,).
@@ -119,15 +104,6 @@ class ClassPrediction:
         if len(unknown):
             raise ValueError(f"log_density: labels {unknown[:5]} were not among the classes {self._fit.classes}.")
         return self._log_probabilities[np.arange(len(labels)), np.searchsorted(self._fit.classes, labels)]
-
-
-def _normal_rule(dimension: int) -> tuple[np.ndarray, np.ndarray]:
-    """Nodes (s, dimension) and weights (s,) to average over a standard normal: Gauss-Hermite for one, else Sobol."""
-    if dimension == 1:
-        nodes, weights = roots_hermitenorm(NODES_ONE_LOGIT)
-        return nodes[:, None], weights / weights.sum()
-    uniform = qmc.Sobol(dimension, rng=0).random(NODES)  # scrambled, the same at every call
-    return norm.ppf(uniform), np.full(NODES, 1 / NODES)
 
 
 def fit_relevance_classifier(

@@ -28,6 +28,10 @@ REACH = 10.0
 RESOLVED = 1e-9
 #: Correlation from which a feature is a copy of an active one (or that feature itself), which re-estimating replaces.
 COPY = 1 - 1e-9
+#: A noise variance that stays below the first number for so many settlements in turn will not rise again, and the
+#: evidence grows without end: with 400 rows of kin40k 2,000 actions went on for 109 s.
+NEAR_FLOOR, PATIENCE = 100 * NOISE_FLOOR, 5
+INTERPOLATES = "the fit interpolates y: the noise is at its floor"
 #: Features to start from, and their precision, of those with which together they explain y. Where the scheme ends is a
 #: matter of chance otherwise: of 18 starts like this none was best, on 24 problems, and the ends 1 to 400 nats apart.
 FIRST, WIDE = 5, 0.01
@@ -152,7 +156,7 @@ def sequential(
     """Run until no action gains ``tolerance`` nats and the noise has settled."""
     state = (*_first(problem), 0.1) if start is None else start[:3]
     active, trace = _Active(problem, *state), [] if start is None else list(start.trace)
-    since, reason, iterations, converged = 0, "the iteration limit was reached", 0, False
+    since, reason, iterations, converged, floored = 0, "the iteration limit was reached", 0, False, 0
     try:
         while iterations < max_iterations:
             iterations += 1
@@ -167,6 +171,10 @@ def sequential(
                 gained, since = active.settle(), 0
                 trace.append(active.log_evidence)
                 tick(active.log_evidence, len(active.indices))
+                floored = floored + 1 if active.noise_variance < NEAR_FLOOR else 0
+                if floored >= PATIENCE:
+                    reason = INTERPOLATES
+                    break
                 if settled and gained < tolerance:
                     reason, converged = "no action gains more than the tolerance", True
                     break
@@ -176,7 +184,7 @@ def sequential(
         active.refresh()
         trace.append(active.log_evidence)
     elif active.noise_variance <= NOISE_FLOOR:
-        reason = "the fit interpolates y: the noise is at its floor"
+        reason = INTERPOLATES
     return Outcome(active.indices, active.precision, active.noise_variance, trace, iterations, converged, reason)
 
 

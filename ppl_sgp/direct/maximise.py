@@ -1,0 +1,102 @@
+"""L-BFGS, and coordinate sweeps, with a trace of the bound; interrupted, they keep what was reached."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+from scipy.optimize import minimize
+
+#: Iterations over which a gain below the tolerance counts as none.
+WINDOW = 10
+#: Vectors that L-BFGS keeps: more pay, since a vector is cheaper than an evaluation.
+MEMORY = 20
+
+SETTLED = "the bound has settled"
+#: Why SciPy ended, by its status. It has no tolerance of its own here, so that any other is a stop of ours.
+REASONS = {1: "the iteration limit was reached", 2: "no step gains any more"}
+
+
+class SweptObjective(Protocol):
+    """An objective that can also be raised by coordinate steps."""
+
+    def __call__(self, vector: np.ndarray) -> tuple[float, np.ndarray]:
+        """Value and gradient."""
+
+    def sweep(self, vector: np.ndarray) -> np.ndarray:
+        """Parameters of at least the same value."""
+
+
+class Run:
+    """One maximisation: the bound after each iteration, whether it converged and why it stopped.
+
+    :param max_iterations: of L-BFGS.
+    :param tolerance: a gain in nats, over ten iterations or a sweep, that counts as none.
+    :param bar: a tqdm progress bar.
+    """
+
+    def __init__(self, max_iterations: int, tolerance: float, bar: Any) -> None:
+        self._max_iterations, self._tolerance, self._bar = max_iterations, tolerance, bar
+        self._best = np.zeros(0)
+        self.trace: list[float] = []
+        self.converged, self.reason = False, REASONS[1]
+
+    def fresh(self) -> Run:
+        """Another one with the same limits and progress bar."""
+        return Run(self._max_iterations, self._tolerance, self._bar)
+
+    def settle(self, objective: SweptObjective, start: np.ndarray) -> np.ndarray:
+        """L-BFGS and coordinate sweeps in turn, until a sweep gains less than the tolerance."""
+        self._best = start
+        while self.reason != "interrupted":
+            self.maximise(objective, self._best)
+            if self.reason == "interrupted" or len(self.trace) > self._max_iterations:
+                break
+            before = self.trace[-1]
+            self._interruptible(lambda: self._note(objective, objective.sweep(self._best)))
+            self.converged = self.reason != "interrupted" and self.trace[-1] - before < self._tolerance
+            if self.converged:
+                self.reason = SETTLED
+                break
+        return self._best
+
+    def maximise(self, objective: Callable[[np.ndarray], tuple[float, np.ndarray]], start: np.ndarray) -> np.ndarray:
+        """The parameters that L-BFGS reaches from a start."""
+        first = len(self.trace)
+
+        def negative(vector: np.ndarray) -> tuple[float, np.ndarray]:
+            value, gradient = objective(vector)
+            return -value, -gradient
+
+        def after(intermediate_result: Any) -> None:
+            self._record(intermediate_result.x.copy(), -float(intermediate_result.fun))
+            if len(self.trace) - first > WINDOW and self.trace[-1] - self.trace[-1 - WINDOW] < self._tolerance:
+                raise StopIteration
+
+        def ascend() -> None:
+            self._note(objective, start)
+            limit = max(1, self._max_iterations - first)
+            options = {"maxiter": limit, "maxfun": 100 * limit, "maxcor": MEMORY, "ftol": 0.0, "gtol": 0.0}
+            end = minimize(negative, start, jac=True, method="L-BFGS-B", callback=after, options=options)
+            self.converged, self.reason = end.status not in REASONS, REASONS.get(end.status, SETTLED)
+
+        self._interruptible(ascend)
+        return self._best
+
+    def _interruptible(self, action: Callable[[], None]) -> None:
+        try:
+            action()
+        except KeyboardInterrupt:
+            if not self.trace:  # nothing has been reached
+                raise
+            self.converged, self.reason = False, "interrupted"
+
+    def _note(self, objective: Callable[[np.ndarray], tuple[float, np.ndarray]], vector: np.ndarray) -> None:
+        self._record(vector, objective(vector)[0])
+
+    def _record(self, vector: np.ndarray, value: float) -> None:
+        self.trace.append(value)
+        self._best = vector
+        self._bar.update()
+        self._bar.set_postfix_str(f"{value:.4f}", refresh=False)

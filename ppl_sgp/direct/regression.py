@@ -1,0 +1,140 @@
+"""Variational inference over discrete weights by L-BFGS on the exact evidence lower bound."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+from scipy.special import log_softmax
+from tqdm.auto import tqdm
+
+from .. import _checks
+from .elbo import Variational
+from .factorised import FactorisedObjective
+from .maximise import Run
+from .mixture import ENTROPIES, MixtureObjective
+from .problem import Problem
+from .result import DiscreteFit
+
+#: How far below the best factorised fit, in nats, another one is of use as a component.
+NEARLY = 5.0
+#: Standard deviation of the perturbation of logits that tells components of a mixture apart.
+PERTURBATION = 0.5
+
+
+def fit(
+    statistics: Any,
+    prior: Any,
+    *,
+    noise_scale: Any,
+    num_mixtures: int = 1,
+    entropy: str = "pairwise",
+    key: jax.Array | None = None,
+    max_iterations: int = 5000,
+    tolerance: float = 1e-5,
+    progress: bool = False,
+) -> DiscreteFit:
+    """Approximate the posterior of discrete weights in ``y = Φw + noise`` by maximising the evidence lower bound.
+
+    With Gaussian noise the bound of a factorised distribution over m̄ᵇ configurations is exact from the sufficient
+    statistics (Evans 2022, theorem 7.1, misprinted): O(b m̄ + b²) an evaluation, deterministic, independent of n.
+    SciPy's L-BFGS-B and coordinate sweeps maximise it from two starts, one of them O(b³), in float64 on the host,
+    whatever JAX's precision. There may be other local maxima where levels are far apart.
+
+    With ``num_mixtures`` R > 1 the posterior is a mixture of R factorised distributions, which can be dependent and
+    have several modes. Its entropy is bounded from below, so that ``elbo`` is a lower bound of the ELBO; an evaluation
+    is O(R²b m̄ + R b²). Components start at factorised fits from different places. :func:`~ppl_sgp.direct.refine` goes
+    on with the ELBO itself.
+
+    A factorised distribution is too certain where weights are correlated: compare with
+    :meth:`ppl_sgp.models.DiscreteWeights.gibbs`.
+
+    :param statistics: from :func:`~ppl_sgp.sufficient_statistics`, of one output.
+    :param prior: a :class:`~ppl_sgp.DiscreteRelaxation` of batch shape () or (b,), a list of one for each weight, or a
+        :class:`~ppl_sgp.direct.MixturePrior`, whose expectation is bounded as well (theorem 7.4, tightened).
+    :param noise_scale: standard deviation of the noise; or, to infer it, a pair of standard deviations (S,) and
+        log-probabilities (S,), or a scalar :class:`~ppl_sgp.DiscreteRelaxation` of it.
+    :param num_mixtures: number R of components.
+    :param entropy: bound of a mixture's entropy: ``"pairwise"`` by overlaps of components (Kolchinsky & Tracey 2017),
+        exact where they are equal or far apart; ``"cross"`` that of theorem 7.3, in a tighter form.
+    :param key: a JAX random key, for the starts of a mixture; default a fixed one.
+    :param max_iterations: of L-BFGS, for the factorised fit and for the mixture each.
+    :param tolerance: stop when ten iterations gain less than this many nats.
+    :param progress: show a progress bar with the bound. Interrupting returns what was reached.
+    :raises ValueError: for arguments that do not fit together.
+    :warns UserWarning: if it has not converged.
+
+    .. doctest::
+
+        >>> import jax, numpy as np, numpyro.distributions as dist, ppl_sgp as sgp
+        >>> X = np.linspace(0, 1, 50)[:, None]
+        >>> basis = sgp.FourierBasis.sample(jax.random.key(0), sgp.SquaredExponential(0.2), 20, 1)
+        >>> stats = sgp.sufficient_statistics(basis, X, np.sin(6 * X[:, 0]))
+        >>> result = sgp.direct.fit(stats, sgp.DiscreteRelaxation(dist.Normal(0.0, 0.3)), noise_scale=0.1)
+        >>> result.converged, result.probabilities.shape, result.quantize().codes.shape
+        (True, (20, 15), (20,))
+        >>> bool(np.abs(result.predict(X).mean - np.sin(6 * X[:, 0])).max() < 0.1)
+        True
+    """
+    if isinstance(num_mixtures, bool) or not isinstance(num_mixtures, int) or num_mixtures < 1:
+        raise ValueError(f"direct.fit: `num_mixtures` must be an integer of 1 or more; got {num_mixtures!r}.")
+    if entropy not in ENTROPIES:
+        raise ValueError(f"direct.fit: `entropy` must be one of {ENTROPIES}; got {entropy!r}.")
+    _checks.positive("max_iterations", max_iterations, "direct.fit")
+    problem = Problem.of(statistics, prior, noise_scale)
+    with tqdm(total=None, disable=not progress, desc="ELBO", unit="it") as bar:
+        factorised, run = FactorisedObjective(problem.with_factorised_prior()), Run(max_iterations, tolerance, bar)
+        q, run = _settled(factorised, run)
+        if run.converged and (num_mixtures > 1 or len(problem.prior.log_weights) > 1):
+            if num_mixtures > 1:
+                q = _several(factorised, q, run, num_mixtures, jax.random.key(0) if key is None else key)
+            mixture = MixtureObjective(problem, num_mixtures, entropy)
+            run = run.fresh()
+            q = mixture.distribution(run.maximise(mixture, mixture.vector(q)))
+    if not run.converged and run.reason != "interrupted":
+        _checks.warn(f"direct.fit has not converged: {run.reason}. Raise `max_iterations` or `tolerance`.")
+    return DiscreteFit(
+        basis=statistics.basis,
+        levels=problem.prior.levels,
+        mixture_weights=np.exp(q.log_weights),
+        log_probabilities=q.log_probs,
+        noise_scales=problem.noise_scales,
+        noise_probabilities=np.exp(q.log_noise),
+        elbo_trace=np.array(run.trace),
+        converged=run.converged,
+        reason=run.reason,
+    )
+
+
+def _settled(objective: FactorisedObjective, run: Run) -> tuple[Variational, Run]:
+    """The better of two local maxima: from the posterior under Gaussian priors, and from no influence of the others."""
+    start = objective.start()
+    vector, other = run.settle(objective, start), run.fresh()
+    if run.converged:
+        isolated = other.settle(objective, np.zeros_like(start))
+        if other.converged and other.trace[-1] > run.trace[-1]:
+            return objective.distribution(isolated), other
+    return objective.distribution(vector), run
+
+
+def _several(
+    objective: FactorisedObjective, first: Variational, run: Run, num_mixtures: int, key: jax.Array
+) -> Variational:
+    """The first factorised distribution and others, weighted by the evidence they bound.
+
+    Others settle from elsewhere, or where they find no place nearly as good are perturbations of the first.
+    """
+    found, bounds = [first.log_probs[0]], [run.trace[-1]]
+    key_start, key_noise = jax.random.split(key)
+    for each in jax.random.split(key_start, num_mixtures - 1):
+        other = run.fresh()
+        q = objective.distribution(other.settle(objective, objective.start(each)))
+        near = bounds[0] - other.trace[-1] < NEARLY
+        found.append(q.log_probs[0] if near else found[0])
+        bounds.append(other.trace[-1] if near else bounds[0])
+    # Equal components would stay together, their gradients being the same. All are perturbed: the one that was not
+    # would take all the weight before the others have recovered.
+    log_probs = np.stack(found)
+    log_probs += PERTURBATION * np.asarray(jax.random.normal(key_noise, log_probs.shape), dtype=np.float64)
+    return Variational(log_softmax(np.array(bounds)), log_softmax(log_probs, axis=-1), first.log_noise)

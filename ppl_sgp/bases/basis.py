@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 from types import ModuleType
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -23,6 +23,9 @@ class Basis(abc.ABC):
     computed from training inputs is stored, never recomputed from new ones. They implement
     :meth:`_features` once, for both array namespaces.
     """
+
+    #: Whether several threads fill features faster than one: true of plain NumPy, not of what JAX has compiled.
+    threaded: ClassVar[bool] = False
 
     @property
     @abc.abstractmethod
@@ -69,6 +72,10 @@ class Basis(abc.ABC):
         self._check_domain(X)
         with full_precision():
             return self._features(X.astype(_checks.common_dtype(X)), jnp)
+
+    def fill_features(self, X: np.ndarray, out: np.ndarray) -> None:
+        """Write :meth:`host_features` of valid inputs into memory that is there, shape (n, m)."""
+        out[...] = self.host_features(X)
 
     def host_features(self, X: Any) -> np.ndarray:
         """Features in float64 NumPy, whatever JAX's precision: what the pass over the data uses.

@@ -10,6 +10,8 @@ from scipy.optimize import minimize
 
 #: Iterations over which a gain below the tolerance counts as none.
 WINDOW = 10
+#: How many times the gain of the last window a start may still gain before it is given up.
+HOPE = 10.0
 #: Vectors that L-BFGS keeps: more pay, since a vector is cheaper than an evaluation.
 MEMORY = 20
 
@@ -38,7 +40,7 @@ class Run:
 
     def __init__(self, max_iterations: int, tolerance: float, bar: Any) -> None:
         self._max_iterations, self._tolerance, self._bar = max_iterations, tolerance, bar
-        self._best = np.zeros(0)
+        self._best, self._beat = np.zeros(0), -np.inf
         self.trace: list[float] = []
         self.converged, self.reason = False, REASONS[1]
 
@@ -46,12 +48,18 @@ class Run:
         """Another one with the same limits and progress bar."""
         return Run(self._max_iterations, self._tolerance, self._bar)
 
-    def settle(self, objective: SweptObjective, start: np.ndarray) -> np.ndarray:
-        """L-BFGS and coordinate sweeps in turn, until a sweep gains less than the tolerance."""
-        self._best = start
+    def settle(self, objective: SweptObjective, start: np.ndarray, beat: float = -np.inf) -> np.ndarray:
+        """L-BFGS and coordinate sweeps in turn, until a sweep gains less than the tolerance.
+
+        Given up, not converged, where the bound is not going to ``beat`` another one.
+        """
+        self._best, self._beat = start, beat
         while self.reason != "interrupted":
             self.maximise(objective, self._best)
             if self.reason == "interrupted" or len(self.trace) > self._max_iterations:
+                break
+            if self._hopeless():
+                self.converged, self.reason = False, "another start is better"
                 break
             before = self.trace[-1]
             self._interruptible(lambda: self._note(objective, objective.sweep(self._best)))
@@ -71,7 +79,7 @@ class Run:
 
         def after(intermediate_result: Any) -> None:
             self._record(intermediate_result.x.copy(), -float(intermediate_result.fun))
-            if len(self.trace) - first > WINDOW and self.trace[-1] - self.trace[-1 - WINDOW] < self._tolerance:
+            if len(self.trace) - first > WINDOW and (self._gained() < self._tolerance or self._hopeless()):
                 raise StopIteration
 
         def ascend() -> None:
@@ -83,6 +91,12 @@ class Run:
 
         self._interruptible(ascend)
         return self._best
+
+    def _gained(self) -> float:
+        return self.trace[-1] - self.trace[-1 - WINDOW]
+
+    def _hopeless(self) -> bool:
+        return len(self.trace) > WINDOW and self.trace[-1] + HOPE * self._gained() < self._beat
 
     def _interruptible(self, action: Callable[[], None]) -> None:
         try:

@@ -112,7 +112,7 @@ def _settled(objective: FactorisedObjective, run: Run) -> tuple[Variational, Run
     start = objective.start()
     vector, other = run.settle(objective, start), run.fresh()
     if run.converged:
-        isolated = other.settle(objective, np.zeros_like(start))
+        isolated = other.settle(objective, np.zeros_like(start), beat=run.trace[-1])
         if other.converged and other.trace[-1] > run.trace[-1]:
             return objective.distribution(isolated), other
     return objective.distribution(vector), run

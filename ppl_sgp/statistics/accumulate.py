@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
+import os
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import numpy as np
 from tqdm.auto import tqdm
 
 from ..bases.basis import Basis
@@ -12,6 +16,8 @@ from .rows import validated
 
 #: Bytes of features held at a time when no chunk size is given.
 CHUNK_BYTES = 2**25
+#: Features for which another thread is worth its start.
+LEAST = 2**17
 
 
 def moments_of_arrays(
@@ -27,16 +33,46 @@ def moments_of_arrays(
         raise ValueError(f"sufficient_statistics: `chunk_size` must be a whole number of at least 1; got {chunk_size}.")
     size = int(size)
     starts = range(0, len(X), size)
-    total = None
-    with progress_bar(progress, len(starts), len(X)) as bar:
+    m, total = basis.num_features, None
+    # Memory for one chunk and for its Gram matrix, used again and again: new pages cost more than the arithmetic.
+    Phi, gram = np.empty((min(size, len(X)), m)), np.empty((m, m))
+    with progress_bar(progress, len(starts), len(X)) as bar, _Filler(basis) as filler:
         for start in starts:
             rows = slice(start, start + size)
+            chunk = Phi[: len(X[rows])]
+            filler.fill(X[rows], chunk)
             weights = None if row_weights is None else row_weights[rows]
-            part = Moments.of_rows(basis.host_features(X[rows]), X[rows], y[rows], weights)
-            total = part if total is None else total + part
-            bar.update(len(X[rows]))
+            part = Moments.of_rows(chunk, X[rows], y[rows], weights, gram)
+            total = part if total is None else total.absorb(part)
+            gram = np.empty((m, m)) if gram is total.gram else gram  # the first chunk's has become the total's
+            bar.update(len(chunk))
     assert total is not None  # at least one row has been validated
     return total
+
+
+class _Filler:
+    """Features of the rows of a chunk, on all cores: each row depends on itself alone, so results do not change."""
+
+    def __init__(self, basis: Basis) -> None:
+        self._basis = basis
+        self._count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        self._pool = ThreadPoolExecutor(self._count)
+
+    def __enter__(self) -> _Filler:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self._pool.shutdown(cancel_futures=True)
+
+    def fill(self, X: np.ndarray, out: np.ndarray) -> None:
+        """Write features (n, m) of inputs (n, d)."""
+        count = min(self._count, out.size // LEAST) if self._basis.threaded else 1
+        if count <= 1:
+            self._basis.fill_features(X, out)
+            return
+        edges = np.linspace(0, len(X), count + 1).astype(int)
+        parts = [slice(*pair) for pair in itertools.pairwise(edges.tolist())]
+        list(self._pool.map(lambda part: self._basis.fill_features(X[part], out[part]), parts))
 
 
 def progress_bar(progress: bool | None, num_chunks: int | None, num_rows: int | None) -> tqdm:

@@ -40,8 +40,18 @@ class Moments:
     x_max: Any
 
     @classmethod
-    def of_rows(cls, Phi: np.ndarray, X: np.ndarray, y: np.ndarray, row_weights: np.ndarray | None) -> Moments:
-        """Sums over validated rows: features (n, m), inputs (n, d), outputs (n,) or (n, q), weights (n,) or None."""
+    def of_rows(
+        cls,
+        Phi: np.ndarray,
+        X: np.ndarray,
+        y: np.ndarray,
+        row_weights: np.ndarray | None,
+        gram: np.ndarray | None = None,
+    ) -> Moments:
+        """Sums over validated rows: features (n, m), inputs (n, d), outputs (n,) or (n, q), weights (n,) or None.
+
+        ``gram``, (m, m), is memory for the Gram matrix. NumPy makes it by a symmetric rank-k update: half the work.
+        """
         scaled_Phi, scaled_y, log_weights = Phi, y, np.float64(0.0)
         if row_weights is not None:
             root = np.sqrt(row_weights)
@@ -49,7 +59,7 @@ class Moments:
             log_weights = np.sum(np.log(row_weights))
         x_mean = X.mean(axis=0)
         return cls(
-            gram=scaled_Phi.T @ scaled_Phi,
+            gram=np.matmul(scaled_Phi.T, scaled_Phi, out=gram),
             feature_output=scaled_Phi.T @ scaled_y,
             sum_squares=np.sum(scaled_y**2, axis=0),
             num_rows=np.float64(len(X)),
@@ -62,11 +72,18 @@ class Moments:
         )
 
     def __add__(self, other: Moments) -> Moments:
+        return self._joined(other, _add_grams(self.gram, other.gram))
+
+    def absorb(self, other: Moments) -> Moments:
+        """The same as a sum, in the memory of this one's Gram matrix, whose values are lost."""
+        return self._joined(other, np.add(self.gram, other.gram, out=self.gram))
+
+    def _joined(self, other: Moments, gram: np.ndarray) -> Moments:
         n = self.num_rows + other.num_rows
         share = other.num_rows / n
         step = other.x_mean - self.x_mean
         return Moments(
-            gram=_add_grams(self.gram, other.gram),
+            gram=gram,
             feature_output=self.feature_output + other.feature_output,
             sum_squares=self.sum_squares + other.sum_squares,
             num_rows=n,

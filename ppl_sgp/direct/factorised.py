@@ -21,6 +21,9 @@ from scipy.special import log_softmax
 from .elbo import Variational, expected_residuals, noise_terms, precision_of, through_softmax
 from .problem import Problem
 
+#: Sweeps that cool down: as many as visit so many weights, between these numbers.
+SWEPT_WEIGHTS, SWEEPS = 40_000, (20, 60)
+
 
 class FactorisedObjective:
     """The ELBO as a function of η (b,) and, with several noise levels, their logits (S,).
@@ -55,6 +58,27 @@ class FactorisedObjective:
         means, squares = self._moments(self._log_probs(eta, precision))
         log_noise = self._noise_given(means, squares)
         return np.concatenate([self._cavity(precision_of(problem, log_noise), means), log_noise])
+
+    def annealed(self) -> np.ndarray:
+        """A start that cools down: sweeps with precisions that rise from almost none to the noise's.
+
+        Where levels are far apart for what the data say it ends in better places than :meth:`start` (four problems of
+        20 weights on three levels gained 0 to 161 nats); with many close levels in worse ones. O(b²) a sweep.
+        """
+        problem, prior = self._problem, self._problem.prior
+        probs = np.exp(prior.log_probs[0])
+        means, squares = (np.sum(probs * prior.levels**power, axis=1) for power in (1, 2))
+        log_noise = problem.log_noise_prior
+        information = np.max(self._size * (squares - means**2)) * float(np.max(problem.noise_scales**-2.0))
+        count = int(np.clip(SWEPT_WEIGHTS // len(means), *SWEEPS))
+        eta = np.zeros(len(means))
+        for cooling in np.geomspace(min(1.0, 0.01 / max(information, 1e-300)), 1.0, count):
+            if len(problem.noise_scales) > 1:
+                log_noise = self._noise_given(means, squares)
+            precision = cooling * precision_of(problem, log_noise)
+            eta = self.swept(means, precision)
+            means, squares = self._moments(self._log_probs(eta, precision))
+        return np.concatenate([eta, log_noise]) if len(problem.noise_scales) > 1 else eta
 
     def _noise_given(self, means: np.ndarray, squares: np.ndarray) -> np.ndarray:
         """The noise levels' log-probabilities at their optimum given moments of the weights."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from scipy.optimize import minimize
+
+T = TypeVar("T")
 
 #: Iterations over which a gain below the tolerance counts as none.
 WINDOW = 10
@@ -62,7 +64,7 @@ class Run:
                 self.converged, self.reason = False, "another start is better"
                 break
             before = self.trace[-1]
-            self._interruptible(lambda: self._note(objective, objective.sweep(self._best)))
+            self.interruptible(lambda: self._note(objective, objective.sweep(self._best)))
             self.converged = self.reason != "interrupted" and self.trace[-1] - before < self._tolerance
             if self.converged:
                 self.reason = SETTLED
@@ -89,7 +91,7 @@ class Run:
             end = minimize(negative, start, jac=True, method="L-BFGS-B", callback=after, options=options)
             self.converged, self.reason = end.status not in REASONS, REASONS.get(end.status, SETTLED)
 
-        self._interruptible(ascend)
+        self.interruptible(ascend)
         return self._best
 
     def _gained(self) -> float:
@@ -98,13 +100,19 @@ class Run:
     def _hopeless(self) -> bool:
         return len(self.trace) > WINDOW and self.trace[-1] + HOPE * self._gained() < self._beat
 
-    def _interruptible(self, action: Callable[[], None]) -> None:
+    def interruptible(self, action: Callable[[], T]) -> T | None:
+        """What an action returns, or nothing if it is interrupted after something has been reached."""
         try:
-            action()
+            return action()
         except KeyboardInterrupt:
-            if not self.trace:  # nothing has been reached
+            if not self.trace:
                 raise
-            self.converged, self.reason = False, "interrupted"
+            self.interrupted()
+            return None
+
+    def interrupted(self) -> None:
+        """Say so: the user has stopped it."""
+        self.converged, self.reason = False, "interrupted"
 
     def _note(self, objective: Callable[[np.ndarray], tuple[float, np.ndarray]], vector: np.ndarray) -> None:
         self._record(vector, objective(vector)[0])

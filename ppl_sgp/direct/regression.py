@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -30,6 +32,7 @@ def fit(
     noise_scale: Any,
     num_mixtures: int = 1,
     entropy: str = "pairwise",
+    num_starts: int | None = None,
     key: jax.Array | None = None,
     max_iterations: int = 5000,
     tolerance: float = 1e-5,
@@ -39,8 +42,9 @@ def fit(
 
     With Gaussian noise the bound of a factorised distribution over m̄ᵇ configurations is exact from the sufficient
     statistics (Evans 2022, theorem 7.1, misprinted): O(b m̄ + b²) an evaluation, deterministic, independent of n.
-    SciPy's L-BFGS-B and coordinate sweeps maximise it from two starts, one of them O(b³), in float64 on the host,
-    whatever JAX's precision. There may be other local maxima where levels are far apart.
+    SciPy's L-BFGS-B and coordinate sweeps maximise it, in float64 on the host, whatever JAX's precision: from the
+    posterior under Gaussian priors, O(b³), by annealing, and from draws of the former. Where levels are far apart for
+    what the data say there are many local maxima: compare ``elbo`` with more ``num_starts``.
 
     With ``num_mixtures`` R > 1 the posterior is a mixture of R factorised distributions, which can be dependent and
     have several modes. Its entropy is bounded from below, so that ``elbo`` is a lower bound of the ELBO; an evaluation
@@ -58,7 +62,9 @@ def fit(
     :param num_mixtures: number R of components.
     :param entropy: bound of a mixture's entropy: ``"pairwise"`` by overlaps of components (Kolchinsky & Tracey 2017),
         exact where they are equal or far apart; ``"cross"`` that of theorem 7.3, in a tighter form.
-    :param key: a JAX random key, for the starts of a mixture; default a fixed one.
+    :param num_starts: factorised fits from different places, of which the best is kept: 2 or more. Default 2 and up to
+        20 more, fewer the more weights there are, and none above 1,000.
+    :param key: a JAX random key, for further starts and those of a mixture; default a fixed one.
     :param max_iterations: of L-BFGS, for the factorised fit and for the mixture each.
     :param tolerance: stop when ten iterations gain less than this many nats.
     :param progress: show a progress bar with the bound. Interrupting returns what was reached.
@@ -83,12 +89,17 @@ def fit(
         raise ValueError(f"direct.fit: `entropy` must be one of {ENTROPIES}; got {entropy!r}.")
     _checks.positive("max_iterations", max_iterations, "direct.fit")
     problem = Problem.of(statistics, prior, noise_scale)
+    if num_starts is None:
+        num_starts = 2 + min(20, 1000 // statistics.num_features)
+    if isinstance(num_starts, bool) or not isinstance(num_starts, int) or num_starts < 2:
+        raise ValueError(f"direct.fit: `num_starts` must be an integer of 2 or more; got {num_starts!r}.")
+    key_starts, key_mixture = jax.random.split(jax.random.key(0) if key is None else key)
     with tqdm(total=None, disable=not progress, desc="ELBO", unit="it") as bar:
         factorised, run = FactorisedObjective(problem.with_factorised_prior()), Run(max_iterations, tolerance, bar)
-        q, run = _settled(factorised, run)
+        q, run = _settled(factorised, run, list(jax.random.split(key_starts, num_starts))[2:])
         if run.converged and (num_mixtures > 1 or len(problem.prior.log_weights) > 1):
             if num_mixtures > 1:
-                q = _several(factorised, q, run, num_mixtures, jax.random.key(0) if key is None else key)
+                q = _several(factorised, q, run, num_mixtures, key_mixture)
             mixture = MixtureObjective(problem, num_mixtures, entropy)
             run = run.fresh()
             q = mixture.distribution(run.maximise(mixture, mixture.vector(q)))
@@ -107,15 +118,22 @@ def fit(
     )
 
 
-def _settled(objective: FactorisedObjective, run: Run) -> tuple[Variational, Run]:
-    """The better of two local maxima: from the posterior under Gaussian priors, and from no influence of the others."""
-    start = objective.start()
-    vector, other = run.settle(objective, start), run.fresh()
-    if run.converged:
-        isolated = other.settle(objective, np.zeros_like(start), beat=run.trace[-1])
+def _settled(objective: FactorisedObjective, run: Run, keys: Sequence[jax.Array]) -> tuple[Variational, Run]:
+    """The best of several local maxima: from the mean and from draws under Gaussian priors, and from cooling down."""
+    best = run.settle(objective, objective.start())
+    starts: list[Callable[[], np.ndarray]] = [objective.annealed]
+    starts += [functools.partial(objective.start, key) for key in keys]
+    for start in starts:
+        begun = run.interruptible(start) if run.reason != "interrupted" else None
+        if begun is None:
+            break
+        other = run.fresh()
+        vector = other.settle(objective, begun, beat=run.trace[-1])
         if other.converged and other.trace[-1] > run.trace[-1]:
-            return objective.distribution(isolated), other
-    return objective.distribution(vector), run
+            best, run = vector, other
+        elif other.reason == "interrupted":
+            run.interrupted()
+    return objective.distribution(best), run
 
 
 def _several(

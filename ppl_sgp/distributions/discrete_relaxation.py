@@ -33,7 +33,7 @@ class _Levels(constraints.Constraint):
         self.levels = levels
 
     def __call__(self, x: Any) -> jax.Array:
-        return jnp.min(_distance(jnp.asarray(x), self.levels), axis=-1) <= SAME * _range(self.levels)
+        return jnp.min(_distance(jnp.asarray(x), self.levels), axis=-1) <= SAME
 
     def feasible_like(self, prototype: Any) -> jax.Array:
         return jnp.broadcast_to(self.levels[..., 0], jnp.shape(prototype))
@@ -142,7 +142,7 @@ class DiscreteRelaxation(dist.Distribution):
     def log_prob(self, value: Any) -> jax.Array:
         """Log-probability of levels; −∞ of anything else."""
         distance = _distance(jnp.asarray(value), self.levels)
-        code, known = jnp.argmin(distance, axis=-1), jnp.min(distance, axis=-1) <= SAME * _range(self.levels)
+        code, known = jnp.argmin(distance, axis=-1), jnp.min(distance, axis=-1) <= SAME
         return jnp.where(known, _at(self.logits, code), -jnp.inf)
 
     def codes(self, value: Any) -> jax.Array:
@@ -258,12 +258,10 @@ def _leading(array: Any, rank: int) -> jax.Array:
 
 
 def _distance(value: jax.Array, levels: jax.Array) -> jax.Array:
+    """From each value to each level, in units of the range of the levels."""
     rank = max(value.ndim + 1, levels.ndim)
-    return jnp.abs(_leading(value[..., None], rank) - _leading(levels, rank))
-
-
-def _range(levels: Any) -> jax.Array:
-    return levels[..., -1] - levels[..., 0]
+    levels = _leading(levels, rank)
+    return jnp.abs(_leading(value[..., None], rank) - levels) / (levels[..., -1:] - levels[..., :1])
 
 
 def _at(values: jax.Array, codes: jax.Array) -> jax.Array:

@@ -12,6 +12,7 @@ import dataclasses
 from typing import Any, TypeVar, dataclass_transform
 
 import jax
+import numpy as np
 
 T = TypeVar("T")
 
@@ -35,6 +36,13 @@ def rebuild(cls: type[T], values: dict[str, Any]) -> T:
     for name, value in values.items():
         object.__setattr__(instance, name, value)
     return instance
+
+
+def same_tree(left: Any, right: Any) -> bool:
+    """Whether two pytrees have the same structure and equal arrays as leaves."""
+    leaves_left, tree_left = jax.tree.flatten(left)
+    leaves_right, tree_right = jax.tree.flatten(right)
+    return tree_left == tree_right and all(map(np.array_equal, leaves_left, leaves_right))  # type: ignore[operator]
 
 
 @dataclass_transform(frozen_default=True, eq_default=False)

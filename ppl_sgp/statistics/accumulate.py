@@ -11,6 +11,7 @@ import numpy as np
 from tqdm.auto import tqdm
 
 from ..bases.basis import Basis
+from .checkpoint import Checkpoint
 from .moments import Moments
 from .rows import validated
 
@@ -21,9 +22,17 @@ LEAST = 2**17
 
 
 def moments_of_arrays(
-    basis: Basis, X: Any, y: Any, row_weights: Any = None, chunk_size: int | None = None, progress: bool | None = None
+    basis: Basis,
+    X: Any,
+    y: Any,
+    row_weights: Any = None,
+    chunk_size: int | None = None,
+    progress: bool | None = None,
+    checkpoint: Checkpoint | None = None,
 ) -> Moments:
     """Sums over all rows. O(n m²) time, O(m² + chunk·m) memory beside the arrays.
+
+    With a checkpoint, sums go on from what it has, and are written after each chunk.
 
     :raises ValueError: for rows that cannot be used, or ``chunk_size`` below 1.
     """
@@ -33,19 +42,26 @@ def moments_of_arrays(
         raise ValueError(f"sufficient_statistics: `chunk_size` must be a whole number of at least 1; got {chunk_size}.")
     size = int(size)
     starts = range(0, len(X), size)
-    m, total = basis.num_features, None
+    m, total = basis.num_features, None if checkpoint is None else checkpoint.moments
     # Memory for one chunk and for its Gram matrix, used again and again: new pages cost more than the arithmetic.
     Phi, gram = np.empty((min(size, len(X)), m)), np.empty((m, m))
     with progress_bar(progress, len(starts), len(X)) as bar, _Filler(basis) as filler:
-        for start in starts:
+        for index, start in enumerate(starts):
             rows = slice(start, start + size)
-            chunk = Phi[: len(X[rows])]
-            filler.fill(X[rows], chunk)
             weights = None if row_weights is None else row_weights[rows]
+            chunk = Phi[: len(X[rows])]
+            if checkpoint is not None and checkpoint.covers(index, X[rows], y[rows], weights):
+                bar.update(len(chunk))
+                continue
+            filler.fill(X[rows], chunk)
             part = Moments.of_rows(chunk, X[rows], y[rows], weights, gram)
             total = part if total is None else total.absorb(part)
             gram = np.empty((m, m)) if gram is total.gram else gram  # the first chunk's has become the total's
+            if checkpoint is not None:
+                checkpoint.record(total, X[rows], y[rows], weights)
             bar.update(len(chunk))
+    if checkpoint is not None:
+        checkpoint.require_no_more(len(starts))
     assert total is not None  # at least one row has been validated
     return total
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from tqdm.auto import tqdm
 
 from ..bases.basis import Basis
 from .accumulate import moments_of_arrays, progress_bar
+from .checkpoint import Checkpoint
 from .statistics import SufficientStatistics
 
 
@@ -32,6 +34,7 @@ def sufficient_statistics(
     progress: bool | None = None,
     *,
     row_weights: Any = None,
+    checkpoint: Any = None,
 ) -> SufficientStatistics:
     """Compress n rows, once and without loss, into statistics of size m (Evans 2022, section 5.2).
 
@@ -47,7 +50,10 @@ def sufficient_statistics(
     :param progress: show a progress bar. Default: only at a terminal, and if there are many chunks.
     :param row_weights: known relative noise precisions ω, shape (n,): row i has noise variance
         ``noise_scale²/ωᵢ``.
-    :raises ValueError: for rows that cannot be used, saying which and what to do.
+    :param checkpoint: a file that keeps the sums after each chunk. After an interruption, or a crash, the same call
+        goes on where it was, and ends with the same bits; chunks that have been summed are compared, not summed again.
+    :raises ValueError: for rows that cannot be used, saying which and what to do; for a checkpoint that is damaged, of
+        another basis or of other rows, or in use.
     :raises ChunkError: (a ``ValueError``) the same within an iterable, carrying the statistics so far.
 
     .. doctest::
@@ -71,18 +77,30 @@ def sufficient_statistics(
                 "sufficient_statistics: with an iterable of chunks, `row_weights` go into the chunks, "
                 "(X, y, row_weights), and `chunk_size` has no meaning; pass neither."
             )
-        return _of_chunks(basis, X, progress_bar(progress, None, None))
+        with _checkpoint(checkpoint, basis) as kept:
+            return _of_chunks(basis, X, progress_bar(progress, None, None), kept)
     if y is None:
         raise ValueError("sufficient_statistics: `y` is missing. Pass arrays `X, y`, or an iterable of (X, y) chunks.")
-    return SufficientStatistics(basis, moments_of_arrays(basis, X, y, row_weights, chunk_size, progress))
+    with _checkpoint(checkpoint, basis) as kept:
+        return SufficientStatistics(basis, moments_of_arrays(basis, X, y, row_weights, chunk_size, progress, kept))
 
 
-def _of_chunks(basis: Basis, chunks: Iterable[Any], bar: tqdm) -> SufficientStatistics:
-    statistics = None
+def _checkpoint(path: Any, basis: Basis) -> AbstractContextManager[Checkpoint | None]:
+    return nullcontext() if path is None else Checkpoint(path, basis)
+
+
+def _of_chunks(basis: Basis, chunks: Iterable[Any], bar: tqdm, checkpoint: Checkpoint | None) -> SufficientStatistics:
+    statistics, count = None, 0
+    if checkpoint is not None and checkpoint.moments is not None:
+        statistics = SufficientStatistics(basis, checkpoint.moments)
     with bar:
         for index, chunk in enumerate(chunks):
+            count = index + 1
             try:
                 X, y, row_weights = _as_triple(chunk)
+                if checkpoint is not None and checkpoint.covers(index, X, y, row_weights):
+                    bar.update(len(X))
+                    continue
                 moments = moments_of_arrays(basis, X, y, row_weights, progress=False)
                 if statistics is not None:
                     statistics.require_compatible(basis, moments)
@@ -94,7 +112,11 @@ def _of_chunks(basis: Basis, chunks: Iterable[Any], bar: tqdm) -> SufficientStat
                 ) from error
             total = moments if statistics is None else statistics.moments + moments
             statistics = SufficientStatistics(basis, total)
+            if checkpoint is not None:
+                checkpoint.record(total, X, y, row_weights)
             bar.update(len(X))
+    if checkpoint is not None:
+        checkpoint.require_no_more(count)
     if statistics is None:
         raise ValueError("sufficient_statistics: the iterable yielded no chunks.")
     return statistics

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from .. import _checks
-from .._pytree import rebuild
+from .._pytree import rebuild, same_tree
 from ..bases.basis import Basis
 from ..bases.rotated import RotatedBasis
 from ..priors import WeightPrior
@@ -138,7 +138,7 @@ class SufficientStatistics:
 
     def require_compatible(self, basis: Basis, moments: Moments) -> None:
         """Refuse statistics of another basis or of another number of outputs."""
-        if not _same_tree(self.basis, basis):
+        if not same_tree(self.basis, basis):
             raise ValueError(
                 "Statistics can be added only if they were computed with the same basis; these bases differ. "
                 "Keep one basis (save it with the statistics) and compute both from it."
@@ -280,9 +280,3 @@ def _reference_root(prior: WeightPrior, num_features: int) -> np.ndarray:
     with jax.enable_x64(True):  # here alone: statistics are float64 whatever JAX's precision
         exact = jax.tree.map(lambda array: np.asarray(array, dtype=np.float64), prior)
         return np.asarray(exact.apply_root(np.eye(num_features)))
-
-
-def _same_tree(left: Any, right: Any) -> bool:
-    leaves_left, tree_left = jax.tree.flatten(left)
-    leaves_right, tree_right = jax.tree.flatten(right)
-    return tree_left == tree_right and all(map(np.array_equal, leaves_left, leaves_right))  # type: ignore[operator]

@@ -1,0 +1,122 @@
+"""A file that remembers how far a pass over rows has come, so that it can go on after an interruption."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from .._pytree import pytree_dataclass, same_tree
+from ..bases.basis import Basis
+from .moments import Moments
+from .storage import read, write
+
+fcntl: ModuleType | None
+try:
+    import fcntl
+except ImportError:  # not on Windows: there, two passes with one file are not detected
+    fcntl = None
+
+
+REMEDY = (
+    "A pass goes on only with the same rows in the same chunks: use the same data, order and `chunk_size`, or another "
+    "file."
+)
+
+
+@pytree_dataclass
+class PassProgress:
+    """Digests of the chunks that are in the sums, shape (k, 16), bytes."""
+
+    digests: Any
+
+
+class Checkpoint:
+    """Sums over the chunks so far, kept in a file that is replaced after each chunk; a context manager.
+
+    :param path: the file; it need not exist.
+    :param basis: the basis of the pass.
+    :raises ValueError: on entering, if the file is damaged or of something else, was made with another basis, or is in
+        use by another pass.
+    """
+
+    def __init__(self, path: Any, basis: Basis) -> None:
+        self._path, self._basis = Path(path), basis
+        self._digests: list[bytes] = []
+        self._lock = contextlib.ExitStack()
+        self.moments: Moments | None = None
+
+    def __enter__(self) -> Checkpoint:
+        with contextlib.ExitStack() as stack:
+            self._take_lock(stack)
+            if self._path.exists():
+                self._resume()
+            self._lock = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self._lock.close()
+
+    def _take_lock(self, stack: contextlib.ExitStack) -> None:
+        if fcntl is None:
+            return
+        file = stack.enter_context(open(self._path.with_name(self._path.name + ".lock"), "a"))
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # given up when the process ends, however it ends
+        except OSError as error:
+            raise ValueError(
+                f"checkpoint {self._path} is in use by another pass over data. Wait for it, or give each pass a file "
+                "of its own."
+            ) from error
+
+    def _resume(self) -> None:
+        parts = read(self._path)
+        moments, progress = parts.get("moments"), parts.get("progress")
+        if not (isinstance(moments, Moments) and isinstance(progress, PassProgress)):
+            raise ValueError(
+                f"{self._path} holds {sorted(parts)}, not a checkpoint of a pass over data. Pass another file name."
+            )
+        if not same_tree(parts["basis"], self._basis):
+            raise ValueError(
+                f"checkpoint {self._path} was made with another basis, so its sums are of other features. Use that "
+                "basis, or another file."
+            )
+        self.moments, self._digests = moments, [row.tobytes() for row in np.asarray(progress.digests, dtype=np.uint8)]
+
+    def covers(self, index: int, *arrays: Any) -> bool:
+        """Whether the sums have chunk ``index`` already.
+
+        :raises ValueError: if another chunk was summed in its place.
+        """
+        if index >= len(self._digests):
+            return False
+        if self._digests[index] != digest(*arrays):
+            raise ValueError(f"chunk {index} differs from the one that checkpoint {self._path} has summed. {REMEDY}")
+        return True
+
+    def require_no_more(self, count: int) -> None:
+        """Refuse a pass of ``count`` chunks that has ended before all chunks of the file have come again."""
+        if len(self._digests) > count:
+            raise ValueError(
+                f"checkpoint {self._path} has summed {len(self._digests)} chunks, but these data have {count}. {REMEDY}"
+            )
+
+    def record(self, moments: Moments, *arrays: Any) -> None:
+        """Write the sums, which now have one more chunk. O(m²)."""
+        self._digests.append(digest(*arrays))
+        digests = np.frombuffer(b"".join(self._digests), dtype=np.uint8).reshape(-1, 16)
+        write(self._path, {"basis": self._basis, "moments": moments, "progress": PassProgress(digests)})
+
+
+def digest(*arrays: Any) -> bytes:
+    """16 bytes that tell chunks apart: of dtypes, shapes and values."""
+    state = hashlib.blake2b(digest_size=16)
+    for array in arrays:
+        value = np.ascontiguousarray(np.zeros(0) if array is None else array)
+        state.update(f"{value.dtype.str}{value.shape}".encode())
+        state.update(value.data)
+    return state.digest()

@@ -73,8 +73,11 @@ class Basis(abc.ABC):
         with full_precision():
             return self._features(X.astype(_checks.common_dtype(X)), jnp)
 
-    def fill_features(self, X: np.ndarray, out: np.ndarray) -> None:
-        """Write :meth:`host_features` of valid inputs into memory that is there, shape (n, m)."""
+    def fill_features(self, X: np.ndarray, out: np.ndarray, single: bool = False) -> None:
+        """Write :meth:`host_features` of valid inputs into memory that is there, float64, shape (n, m).
+
+        :param single: evaluate them in float32, where that is faster.
+        """
         out[...] = self.host_features(X)
 
     def host_features(self, X: Any) -> np.ndarray:

@@ -29,10 +29,12 @@ def moments_of_arrays(
     chunk_size: int | None = None,
     progress: bool | None = None,
     checkpoint: Checkpoint | None = None,
+    single: bool = False,
 ) -> Moments:
     """Sums over all rows. O(n m²) time, O(m² + chunk·m) memory beside the arrays.
 
-    With a checkpoint, sums go on from what it has, and are written after each chunk.
+    Features are evaluated in float32 if ``single``, and summed in float64 always. With a checkpoint, sums go on from
+    what it has, and are written after each chunk.
 
     :raises ValueError: for rows that cannot be used, or ``chunk_size`` below 1.
     """
@@ -45,7 +47,7 @@ def moments_of_arrays(
     m, total = basis.num_features, None if checkpoint is None else checkpoint.moments
     # Memory for one chunk and for its Gram matrix, used again and again: new pages cost more than the arithmetic.
     Phi, gram = np.empty((min(size, len(X)), m)), np.empty((m, m))
-    with progress_bar(progress, len(starts), len(X)) as bar, _Filler(basis) as filler:
+    with progress_bar(progress, len(starts), len(X)) as bar, _Filler(basis, single) as filler:
         for index, start in enumerate(starts):
             rows = slice(start, start + size)
             weights = None if row_weights is None else row_weights[rows]
@@ -69,8 +71,8 @@ def moments_of_arrays(
 class _Filler:
     """Features of the rows of a chunk, on all cores: each row depends on itself alone, so results do not change."""
 
-    def __init__(self, basis: Basis) -> None:
-        self._basis = basis
+    def __init__(self, basis: Basis, single: bool) -> None:
+        self._basis, self._single = basis, single
         self._count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         self._pool = ThreadPoolExecutor(self._count)
 
@@ -84,11 +86,11 @@ class _Filler:
         """Write features (n, m) of inputs (n, d)."""
         count = min(self._count, out.size // LEAST) if self._basis.threaded else 1
         if count <= 1:
-            self._basis.fill_features(X, out)
+            self._basis.fill_features(X, out, self._single)
             return
         edges = np.linspace(0, len(X), count + 1).astype(int)
         parts = [slice(*pair) for pair in itertools.pairwise(edges.tolist())]
-        list(self._pool.map(lambda part: self._basis.fill_features(X[part], out[part]), parts))
+        list(self._pool.map(lambda part: self._basis.fill_features(X[part], out[part], self._single), parts))
 
 
 def progress_bar(progress: bool | None, num_chunks: int | None, num_rows: int | None) -> tqdm:

@@ -35,6 +35,7 @@ def sufficient_statistics(
     *,
     row_weights: Any = None,
     checkpoint: Any = None,
+    float32_features: bool = False,
 ) -> SufficientStatistics:
     """Compress n rows, once and without loss, into statistics of size m (Evans 2022, section 5.2).
 
@@ -50,6 +51,9 @@ def sufficient_statistics(
     :param progress: show a progress bar. Default: only at a terminal, and if there are many chunks.
     :param row_weights: known relative noise precisions ω, shape (n,): row i has noise variance
         ``noise_scale²/ωᵢ``.
+    :param float32_features: evaluate Fourier features in float32, which is faster; sums stay in float64. Each feature
+        is off by 1e-7, and the log evidence of 50,000 and 100,000 rows by less than 0.06 nat with noise down to 1e-4
+        of the signal.
     :param checkpoint: a file that keeps the sums after each chunk. After an interruption, or a crash, the same call
         goes on where it was, and ends with the same bits; chunks that have been summed are compared, not summed again.
     :raises ValueError: for rows that cannot be used, saying which and what to do; for a checkpoint that is damaged, of
@@ -78,18 +82,21 @@ def sufficient_statistics(
                 "(X, y, row_weights), and `chunk_size` has no meaning; pass neither."
             )
         with _checkpoint(checkpoint, basis) as kept:
-            return _of_chunks(basis, X, progress_bar(progress, None, None), kept)
+            return _of_chunks(basis, X, progress_bar(progress, None, None), kept, float32_features)
     if y is None:
         raise ValueError("sufficient_statistics: `y` is missing. Pass arrays `X, y`, or an iterable of (X, y) chunks.")
     with _checkpoint(checkpoint, basis) as kept:
-        return SufficientStatistics(basis, moments_of_arrays(basis, X, y, row_weights, chunk_size, progress, kept))
+        moments = moments_of_arrays(basis, X, y, row_weights, chunk_size, progress, kept, float32_features)
+        return SufficientStatistics(basis, moments)
 
 
 def _checkpoint(path: Any, basis: Basis) -> AbstractContextManager[Checkpoint | None]:
     return nullcontext() if path is None else Checkpoint(path, basis)
 
 
-def _of_chunks(basis: Basis, chunks: Iterable[Any], bar: tqdm, checkpoint: Checkpoint | None) -> SufficientStatistics:
+def _of_chunks(
+    basis: Basis, chunks: Iterable[Any], bar: tqdm, checkpoint: Checkpoint | None, single: bool
+) -> SufficientStatistics:
     statistics, count = None, 0
     if checkpoint is not None and checkpoint.moments is not None:
         statistics = SufficientStatistics(basis, checkpoint.moments)
@@ -101,7 +108,7 @@ def _of_chunks(basis: Basis, chunks: Iterable[Any], bar: tqdm, checkpoint: Check
                 if checkpoint is not None and checkpoint.covers(index, X, y, row_weights):
                     bar.update(len(X))
                     continue
-                moments = moments_of_arrays(basis, X, y, row_weights, progress=False)
+                moments = moments_of_arrays(basis, X, y, row_weights, progress=False, single=single)
                 if statistics is not None:
                     statistics.require_compatible(basis, moments)
             except ValueError as error:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import ppl_sgp as sgp
+from ppl_sgp.statistics import accumulate
 from tests.builders import IdentityBasis, smooth_rows
 
 # Sums of a thousand terms in another order.
@@ -163,3 +164,32 @@ def test_progress_is_shown_on_request(basis, rng, capsys):
     assert "sufficient statistics" in capsys.readouterr().err
     sgp.sufficient_statistics(basis, [(X, y)], progress=True)
     assert "60" in capsys.readouterr().err
+
+
+@pytest.mark.float64_only  # on the host, whatever the lane
+def test_threads_change_no_bit(monkeypatch, rng):
+    """Features of a row depend on that row alone, whoever evaluates them."""
+    wide = sgp.FourierBasis.sample(jax.random.key(1), sgp.Matern52(0.3), 600, 1)
+    X, y = smooth_rows(rng, 1500)
+    monkeypatch.setattr(accumulate, "LEAST", 2**12)
+    several = sgp.sufficient_statistics(wide, X, y)
+    monkeypatch.setattr(accumulate, "LEAST", 2**40)
+    alone = sgp.sufficient_statistics(wide, X, y)
+    for name, value in vars(several.moments).items():
+        np.testing.assert_array_equal(value, getattr(alone.moments, name), err_msg=name)
+
+
+@pytest.mark.float64_only  # on the host, whatever the lane
+def test_float32_features_are_exact_to_float32(rng):
+    """Also of inputs far from the origin: phases are reduced to one turn in float64 first."""
+    X = 1e4 + 100 * rng.random((4000, 1))
+    fast = sgp.FourierBasis.sample(jax.random.key(1), sgp.SquaredExponential(2.0), 40, 1)
+    prior = fast.weight_prior(sgp.SquaredExponential(2.0))
+    weights = np.asarray(prior.scale) * rng.normal(size=40)
+    for noise_scale in (0.3, 1e-3):
+        y = fast.host_features(X) @ weights + noise_scale * rng.normal(size=4000)
+        exact = sgp.sufficient_statistics(fast, X, y)
+        rounded = sgp.sufficient_statistics(fast, X, y, float32_features=True)
+        assert 0 < np.abs(rounded.moments.gram - exact.moments.gram).max() < 1e-7 * 4000
+        values = [float(sgp.log_evidence(stats, prior, noise_scale)) for stats in (exact, rounded)]
+        assert values[1] == pytest.approx(values[0], abs=0.02)

@@ -46,6 +46,7 @@ from .priors import BlockPrior, DensePrior, DiagonalPrior, HouseholderPrior, Kro
 from .relevance.classification import RelevanceClassifier, fit_relevance_classifier
 from .relevance.fit import RelevanceVectors, fit_relevance_vectors
 from .statistics.from_data import ChunkError, sufficient_statistics
+from .statistics.sources import TableChunks, table_chunks
 from .statistics.statistics import SufficientStatistics
 from .whitening import whitened_weights
 
@@ -92,6 +93,7 @@ __all__ = [
     "StackedBasis",
     "StatisticsGibbs",
     "SufficientStatistics",
+    "TableChunks",
     "WeightPrior",
     "direct",
     "evidence_cost",
@@ -109,6 +111,7 @@ __all__ = [
     "relevance_summary",
     "stack",
     "sufficient_statistics",
+    "table_chunks",
     "to_arviz",
     "weight_posterior",
     "whitened_weights",

@@ -1,0 +1,180 @@
+"""Tables of other libraries as chunks of rows, columns by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+#: Columns of a block of rows, by name.
+Block = dict[str, np.ndarray]
+
+MISSING = ("refuse", "drop")
+
+
+class TableChunks:
+    """Chunks ``(X, y)`` or ``(X, y, row_weights)`` of a table; made by :func:`table_chunks`. May be iterated again.
+
+    :ivar num_dropped: rows that were left out for missing values, in the last or current iteration.
+    """
+
+    def __init__(
+        self,
+        blocks: Callable[[list[str]], Iterator[Block]],
+        inputs: Sequence[str],
+        outputs: str | Sequence[str],
+        row_weights: str | None,
+        missing: str,
+    ) -> None:
+        self._blocks, self._inputs, self._outputs = blocks, list(inputs), outputs
+        self._row_weights, self._missing = row_weights, missing
+        self.num_dropped = 0
+
+    def __iter__(self) -> Iterator[tuple[np.ndarray, ...]]:
+        self.num_dropped, first = 0, 0
+        outputs = [self._outputs] if isinstance(self._outputs, str) else list(self._outputs)
+        names = [*self._inputs, *outputs, *([] if self._row_weights is None else [self._row_weights])]
+        for block in self._blocks(names):
+            rows = np.stack([_floating(name, block[name]) for name in names], axis=1)
+            bad = np.isnan(rows)
+            if bad.any() and self._missing == "refuse":
+                row, column = np.argwhere(bad)[0]
+                raise ValueError(
+                    f"table_chunks: {names[column]!r} is missing at row {first + row}. Impute missing values, or leave "
+                    "such rows out with `missing='drop'`, which counts them in `.num_dropped`."
+                )
+            first += len(rows)
+            kept = rows[~bad.any(axis=1)]
+            self.num_dropped += len(rows) - len(kept)
+            if len(kept):
+                d = len(self._inputs)
+                y = kept[:, d] if isinstance(self._outputs, str) else kept[:, d : d + len(outputs)]
+                yield (kept[:, :d], y) if self._row_weights is None else (kept[:, :d], y, kept[:, -1])
+
+
+def table_chunks(
+    table: Any,
+    inputs: Sequence[str],
+    output: str | Sequence[str],
+    *,
+    row_weights: str | None = None,
+    missing: str = "refuse",
+    chunk_size: int = 65_536,
+) -> TableChunks:
+    """Rows of a table for :func:`~ppl_sgp.sufficient_statistics`, a chunk in memory at a time.
+
+    Takes a pandas ``DataFrame``; a pyarrow ``Table``, ``Dataset`` or ``RecordBatchReader``; the path of a Parquet file,
+    or of a folder of them; an xarray ``Dataset`` of one-dimensional variables (from NetCDF or Zarr, opened lazily); a
+    Dask ``DataFrame``, one partition after the other. Arrays go into ``sufficient_statistics`` directly.
+
+    :param table: the table.
+    :param inputs: names of the columns of X, in the order of the basis's inputs.
+    :param output: name of y; or several, for an output each.
+    :param row_weights: name of the column of relative noise precisions, if there is one.
+    :param missing: what happens to rows with missing values (null or NaN): ``"refuse"`` or ``"drop"``.
+    :param chunk_size: rows in memory at a time; partitions and record batches may be smaller.
+    :raises ValueError: for a table of another kind, names that it lacks, and, while iterating, for missing values and
+        columns that are not numbers.
+
+    .. doctest::
+
+        >>> import pandas as pd, ppl_sgp as sgp
+        >>> table = pd.DataFrame({"week": [0.0, 1.0, 2.0, 3.0], "ppm": [315.0, 316.0, None, 317.0]})
+        >>> rows = sgp.table_chunks(table, ["week"], "ppm", missing="drop")
+        >>> stats = sgp.sufficient_statistics(sgp.LinearBasis(1), rows)
+        >>> stats.num_rows, rows.num_dropped
+        (3, 1)
+    """
+    if isinstance(inputs, str):
+        raise ValueError(f"table_chunks: `inputs` must be a list of names; got {inputs!r}. Use [{inputs!r}].")
+    if missing not in MISSING:
+        raise ValueError(f"table_chunks: `missing` must be one of {MISSING}; got {missing!r}.")
+    if isinstance(chunk_size, bool) or not isinstance(chunk_size, int) or chunk_size < 1:
+        raise ValueError(f"table_chunks: `chunk_size` must be an integer of 1 or more; got {chunk_size!r}.")
+    if isinstance(table, (str, Path)):
+        import pyarrow.dataset  # an extra: pip install ppl_sgp[parquet]
+
+        table = pyarrow.dataset.dataset(table)
+    library = type(table).__module__.split(".")[0]
+    if library not in READERS:
+        raise ValueError(
+            f"table_chunks: `table` must be of {', '.join(sorted(READERS))}, or the path of a Parquet file; got "
+            f"{type(table).__module__}.{type(table).__name__}. Arrays go into sufficient_statistics directly."
+        )
+    names, read = READERS[library](table, chunk_size)
+    outputs = [output] if isinstance(output, str) else list(output)
+    wanted = [*inputs, *outputs, *([] if row_weights is None else [row_weights])]
+    absent = [name for name in wanted if name not in names]
+    if absent:
+        raise ValueError(f"table_chunks: the table lacks the columns {absent}; it has {sorted(map(str, names))}.")
+    return TableChunks(read, inputs, output, row_weights, missing)
+
+
+Reader = tuple[list[Any], Callable[[list[str]], Iterator[Block]]]
+
+
+def _of_pandas(table: Any, chunk_size: int) -> Reader:
+    def read(names: list[str]) -> Iterator[Block]:
+        for start in range(0, len(table), chunk_size):
+            part = table.iloc[start : start + chunk_size]
+            yield {name: part[name].to_numpy(na_value=np.nan) for name in names}
+
+    return list(table.columns), read
+
+
+def _of_arrow(table: Any, chunk_size: int) -> Reader:
+    def read(names: list[str]) -> Iterator[Block]:
+        if hasattr(table, "to_batches"):
+            by_name = {} if hasattr(table, "combine_chunks") else {"columns": names, "batch_size": chunk_size}
+            batches = table.to_batches(**by_name or {"max_chunksize": chunk_size})
+        else:
+            batches = table
+        for batch in batches:
+            yield {name: batch.column(name).to_numpy(zero_copy_only=False) for name in names}
+
+    return list(table.schema.names), read
+
+
+def _of_xarray(table: Any, chunk_size: int) -> Reader:
+    def read(names: list[str]) -> Iterator[Block]:
+        shapes = {name: table[name].dims for name in names}
+        if len(set(shapes.values())) != 1 or len(shapes[names[0]]) != 1:
+            raise ValueError(f"table_chunks: variables must share one dimension, that of the rows; got {shapes}.")
+        (dim,) = shapes[names[0]]
+        for start in range(0, table.sizes[dim], chunk_size):
+            part = table[names].isel({dim: slice(start, start + chunk_size)})
+            yield {name: part[name].values for name in names}
+
+    return [*table.data_vars, *table.coords], read
+
+
+def _of_dask(table: Any, chunk_size: int) -> Reader:
+    def read(names: list[str]) -> Iterator[Block]:
+        for i in range(table.npartitions):
+            yield from _of_pandas(table[names].partitions[i].compute(), chunk_size)[1](names)
+
+    return list(table.columns), read
+
+
+#: By the name of the library that a table's class comes from: names of its columns, and a way to read some of them.
+READERS: dict[str, Callable[[Any, int], Reader]] = {
+    "pandas": _of_pandas,
+    "pyarrow": _of_arrow,
+    "xarray": _of_xarray,
+    "dask": _of_dask,
+    "dask_expr": _of_dask,
+}
+
+
+def _floating(name: str, values: np.ndarray) -> np.ndarray:
+    try:
+        if values.dtype.kind in "biuf" or values.dtype == object:
+            return values.astype(np.float64)
+    except (TypeError, ValueError):
+        pass
+    raise ValueError(
+        f"table_chunks: the column {name!r} must hold numbers; got {values.dtype}. Encode categories and dates as "
+        "numbers first."
+    )

@@ -72,7 +72,7 @@ class Moments:
         )
 
     def __add__(self, other: Moments) -> Moments:
-        return self._joined(other, _add_grams(self.gram, other.gram))
+        return self._joined(other, add_grams(self.gram, other.gram))
 
     def absorb(self, other: Moments) -> Moments:
         """The same as a sum, in the memory of this one's Gram matrix, whose values are lost."""
@@ -96,7 +96,8 @@ class Moments:
         )
 
 
-def _add_grams(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+def add_grams(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """The sum of two Gram matrices, one of which may be known to be diagonal."""
     if left.ndim == right.ndim:
         return left + right
     left, right = (np.diag(gram) if gram.ndim == 1 else gram for gram in (left, right))

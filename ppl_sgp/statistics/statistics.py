@@ -15,6 +15,7 @@ from ..bases.rotated import RotatedBasis
 from ..priors import WeightPrior
 from .accumulate import moments_of_arrays
 from .compressed import Compressed, compress
+from .downdate import downdated
 from .moments import Moments
 from .storage import read, write
 
@@ -160,6 +161,32 @@ class SufficientStatistics:
         moments = moments_of_arrays(self.basis, X, y, row_weights)
         self.require_compatible(self.basis, moments)
         return SufficientStatistics(self.basis, self.moments + moments)
+
+    def forget(self, X: Any, y: Any, row_weights: Any = None) -> SufficientStatistics:
+        """Statistics without rows that are in them: for windows that move on. O(n_old m² + m³).
+
+        Sums are subtracted, so that rounding of what was there stays: compute them anew now and then. To fade old rows
+        out instead, give new ones larger ``row_weights``. The range of the inputs stays as it was.
+
+        :param X: inputs of the rows to forget, shape (n_old, d).
+        :param y: their outputs.
+        :param row_weights: their relative noise precisions, as they were given.
+        :raises ValueError: if the rows cannot all have been there, or if so little is left that it has no digits.
+
+        .. doctest::
+
+            >>> import jax, numpy as np, ppl_sgp as sgp
+            >>> X = np.linspace(0, 1, 50)[:, None]
+            >>> basis = sgp.FourierBasis.sample(jax.random.key(0), sgp.Matern32(0.3), 6, 1)
+            >>> y = np.sin(9 * X[:, 0])
+            >>> window = sgp.sufficient_statistics(basis, X[:40], y[:40]).update(X[40:], y[40:]).forget(X[:10], y[:10])
+            >>> anew = sgp.sufficient_statistics(basis, X[10:], y[10:])
+            >>> window.num_rows, bool(np.abs(window.moments.gram - anew.moments.gram).max() < 1e-12)
+            (40, True)
+        """
+        part = moments_of_arrays(self.basis, X, y, row_weights)
+        self.require_compatible(self.basis, part)
+        return SufficientStatistics(self.basis, downdated(self.moments, part))
 
     def rotate(self, prior: WeightPrior | None = None, *, orthonormal: bool = False) -> SufficientStatistics:
         """The same data in an orthogonal basis, where evidence with a diagonal prior costs O(m).

@@ -62,6 +62,7 @@ def test_more_starts_reach_the_same_maximum(fit, problem, x64):
     assert one.num_evaluations == fit.num_evaluations
 
 
+@pytest.mark.float64_only  # nothing here depends on the precision, and compiling takes long
 @pytest.mark.relaxed_promotion
 def test_starting_values_for_nuts(fit, problem):
     info = initialize_model(

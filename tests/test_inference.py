@@ -75,7 +75,12 @@ def run(problem, relaxed):
     return of
 
 
-@pytest.mark.parametrize("chain_method", CHAIN_METHODS)
+SLOW = pytest.mark.float64_only  # one way of running chains is enough for the precision
+
+
+@pytest.mark.parametrize(
+    "chain_method", [m if m == "sequential" else pytest.param(m, marks=SLOW) for m in CHAIN_METHODS]
+)
 def test_nuts_draws_the_exact_posterior(run, exact, chain_method):
     """Means and standard deviations of log hyperparameters within 4.5 Monte Carlo standard errors of the quadrature."""
     _, draws = run(chain_method)
@@ -145,6 +150,7 @@ def test_svi_approaches_the_marginal_likelihood_from_below(problem, exact, guide
     assert final.mean() > exact.log_marginal - (1.5 if guide_class is AutoNormal else 0.5) - 4 * error
 
 
+@pytest.mark.float64_only  # nothing here depends on the precision, and compiling takes long
 @pytest.mark.relaxed_promotion
 def test_laplace_approximation(problem, exact):
     """On the log scale. Skewness moves the mode off the mean by a fraction of a standard deviation."""

@@ -19,6 +19,8 @@ from ppl_sgp.direct.problem import LevelPrior
 from tests.builders import IdentityBasis
 from tests.direct.brute import central_differences, log_prob_of
 
+pytestmark = pytest.mark.float64_only  # on the host, whatever the lane
+
 LEVELS = [-2.0, -0.5, 0.0, 1.5]
 
 

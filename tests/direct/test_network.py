@@ -19,6 +19,8 @@ from ppl_sgp.direct.network_objective import NetworkObjective
 from ppl_sgp.direct.network_polynomial import NetworkPolynomial, compositions
 from ppl_sgp.direct.problem import Problem
 
+pytestmark = pytest.mark.float64_only  # on the host, whatever the lane
+
 WIDTHS = [(2, 2, 1), (1, 2, 1, 1), (2, 1, 1, 1), (3, 1)]
 SCALES, LOG_PRIOR = np.array([0.3, 0.9]), log_softmax(np.array([0.0, 0.7]))
 

@@ -8,6 +8,8 @@ import pytest
 import ppl_sgp as sgp
 from tests.builders import IdentityBasis
 
+pytestmark = pytest.mark.float64_only  # on the host, whatever the lane
+
 RNG = np.random.default_rng(0)
 PHI = RNG.normal(size=(40, 9))
 STATS = sgp.sufficient_statistics(IdentityBasis(9), PHI, PHI @ [1.0, 0, 0, -0.5, 0, 2.0, 0, 0, 0.1] + 0.1)

@@ -44,6 +44,7 @@ def weighted_moments(weights, *points):
     return means, [np.sqrt(np.sum(weights * (p - m) ** 2)) for p, m in zip(points, means, strict=True)]
 
 
+@pytest.mark.float64_only  # nothing here depends on the precision, and compiling takes long
 @pytest.mark.relaxed_promotion
 def test_free_variances_of_principal_directions(data):
     """Given the noise, rotated directions are independent: each posterior is an integral over one number."""
@@ -69,6 +70,7 @@ def test_free_variances_of_principal_directions(data):
     assert np.abs(means - float(hyper.loc)).max() > 0.5 * float(hyper.scale)
 
 
+@pytest.mark.float64_only  # nothing here depends on the precision, and compiling takes long
 @pytest.mark.relaxed_promotion
 def test_counts_with_explicit_weights(data):
     X, _ = data

@@ -310,6 +310,7 @@ def test_refusals():
         )
 
 
+@pytest.mark.float64_only  # nothing here depends on the precision, and compiling takes long
 @pytest.mark.relaxed_promotion
 def test_arviz_names_what_belongs_to_which_centre():
     rng = np.random.default_rng(0)

@@ -32,6 +32,12 @@ def positive(name: str, value: Any, owner: str) -> None:
         raise ValueError(f"{owner}: `{name}` must be positive and finite; got {shown}.")
 
 
+def whole_number(name: str, value: Any, least: int, owner: str) -> None:
+    """Refuse what is not an integer (a Boolean is none) of at least ``least``."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+        raise ValueError(f"{owner}: `{name}` must be an integer of {least} or more; got {value!r}.")
+
+
 def inputs_matrix(X: Any, input_dim: int | None, owner: str) -> None:
     """Refuse inputs that are not of shape (n, d), with the remedy for one-dimensional arrays."""
     shape = np.shape(X)

@@ -6,16 +6,18 @@ Wherever the ELBO of theorem 7.1 (Evans 2022) is stationary in ``qⱼ`` it has, 
 
 so that nothing is lost by optimising η, shape (b,), over this family; its gradient is ``(β(rⱼ − …) − ηⱼ) Var[wⱼ]``.
 (Over free logits from the prior, as in the thesis, L-BFGS took 2,154 iterations of a problem with 2,000 weights of 15
-levels to a bound of −3,979; over η from the same start 368 to −3,383; from the start below 162 to −3,002.) Where levels
-are far apart, for what the data say, variances and gradients vanish;
-sweeps that set one ηⱼ after the other go on there.
+levels to a bound of −3,979; over η from the same start 368 to −3,383; from the start below 162 to −3,002.) Where
+levels are far apart, for what the data say, variances and gradients vanish; sweeps that set one ηⱼ after the other go
+on there.
 """
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import jax
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve, solve_triangular
+from scipy.linalg import solve_triangular
 from scipy.special import log_softmax
 
 from .elbo import Variational, expected_residuals, noise_terms, precision_of, through_softmax
@@ -33,7 +35,7 @@ class FactorisedObjective:
 
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
-        self._size = np.diag(problem.gram)
+        self._size, self._several = np.diag(problem.gram), len(problem.noise_scales) > 1
 
     def start(self, key: jax.Array | None = None) -> np.ndarray:
         """Each weight given the others at their posterior means under Gaussian priors of the same moments. O(b³).
@@ -42,22 +44,28 @@ class FactorisedObjective:
 
         :param key: a JAX random key, to start from a draw of that posterior instead of its mean.
         """
-        problem, prior = self._problem, self._problem.prior
-        precision = float(np.max(problem.noise_scales)) ** -2.0
-        probs = np.exp(prior.log_probs[0])
-        mean = np.sum(probs * prior.levels, axis=1)
-        scale = np.sqrt(np.sum(probs * (prior.levels - mean[:, None]) ** 2, axis=1))
-        factor = cho_factor(np.eye(len(scale)) + precision * scale[:, None] * problem.gram * scale, lower=True)
-        step = cho_solve(factor, precision * scale * (problem.projection - problem.gram @ mean))
+        problem = self._problem
+        precision, mean, root = self._relaxed
         if key is not None:
-            z = np.asarray(jax.random.normal(key, scale.shape), dtype=np.float64)
-            step += solve_triangular(factor[0], z, lower=True, trans=1)
-        eta = self._cavity(precision, mean + scale * step)
-        if len(problem.noise_scales) == 1:
+            mean = mean + root @ np.asarray(jax.random.normal(key, mean.shape), dtype=np.float64)
+        eta = self._cavity(precision, mean)
+        if not self._several:
             return eta
         means, squares = self._moments(self._log_probs(eta, precision))
         log_noise = self._noise_given(means, squares)
-        return np.concatenate([self._cavity(precision_of(problem, log_noise), means), log_noise])
+        return self._joined(self._cavity(precision_of(problem, log_noise), means), log_noise)
+
+    @cached_property
+    def _relaxed(self) -> tuple[float, np.ndarray, np.ndarray]:
+        """Gaussian priors and the largest noise: its precision, and mean and a root of the posterior covariance."""
+        problem = self._problem
+        precision = float(np.max(problem.noise_scales)) ** -2.0
+        log_probs, levels = problem.prior.log_probs[0], problem.prior.levels
+        mean = self._moments(log_probs)[0]
+        scale = np.sqrt(np.sum(np.exp(log_probs) * (levels - mean[:, None]) ** 2, axis=1))
+        factor = np.linalg.cholesky(np.eye(len(scale)) + precision * scale[:, None] * problem.gram * scale)
+        root = scale[:, None] * solve_triangular(factor, np.eye(len(scale)), lower=True).T
+        return precision, mean + precision * root @ (root.T @ (problem.projection - problem.gram @ mean)), root
 
     def annealed(self) -> np.ndarray:
         """A start that cools down: sweeps with precisions that rise from almost none to the noise's.
@@ -65,20 +73,19 @@ class FactorisedObjective:
         Where levels are far apart for what the data say it ends in better places than :meth:`start` (four problems of
         20 weights on three levels gained 0 to 161 nats); with many close levels in worse ones. O(b²) a sweep.
         """
-        problem, prior = self._problem, self._problem.prior
-        probs = np.exp(prior.log_probs[0])
-        means, squares = (np.sum(probs * prior.levels**power, axis=1) for power in (1, 2))
+        problem = self._problem
+        means, squares = self._moments(problem.prior.log_probs[0])
         log_noise = problem.log_noise_prior
         information = np.max(self._size * (squares - means**2)) * float(np.max(problem.noise_scales**-2.0))
         count = int(np.clip(SWEPT_WEIGHTS // len(means), *SWEEPS))
         eta = np.zeros(len(means))
         for cooling in np.geomspace(min(1.0, 0.01 / max(information, 1e-300)), 1.0, count):
-            if len(problem.noise_scales) > 1:
+            if self._several:
                 log_noise = self._noise_given(means, squares)
             precision = cooling * precision_of(problem, log_noise)
             eta = self.swept(means, precision)
             means, squares = self._moments(self._log_probs(eta, precision))
-        return np.concatenate([eta, log_noise]) if len(problem.noise_scales) > 1 else eta
+        return self._joined(eta, log_noise)
 
     def _noise_given(self, means: np.ndarray, squares: np.ndarray) -> np.ndarray:
         """The noise levels' log-probabilities at their optimum given moments of the weights."""
@@ -94,10 +101,9 @@ class FactorisedObjective:
         problem = self._problem
         eta, log_noise = self._parts(vector)
         means, squares = self._moments(self._log_probs(eta, precision_of(problem, log_noise)))
-        if len(problem.noise_scales) > 1:
+        if self._several:
             log_noise = self._noise_given(means, squares)
-        eta = self.swept(means, precision_of(problem, log_noise))
-        return np.concatenate([eta, log_noise]) if len(problem.noise_scales) > 1 else eta
+        return self._joined(self.swept(means, precision_of(problem, log_noise)), log_noise)
 
     def swept(self, means: np.ndarray, precision: float = 1.0) -> np.ndarray:
         """η after each weight, one after the other, is set to its best given the means of all others."""
@@ -117,6 +123,9 @@ class FactorisedObjective:
         """The distribution with these parameters."""
         eta, log_noise = self._parts(vector)
         return Variational(np.zeros(1), self._log_probs(eta, precision_of(self._problem, log_noise))[None], log_noise)
+
+    def _joined(self, eta: np.ndarray, log_noise: np.ndarray) -> np.ndarray:
+        return np.concatenate([eta, log_noise]) if self._several else eta
 
     def _parts(self, vector: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         eta, noise = np.split(vector, [len(self._size)])
@@ -147,8 +156,8 @@ class FactorisedObjective:
         # The derivative in qⱼ is `away·w`, up to constants.
         away = -0.5 * precision * slope[0] - eta
         of_eta = away * np.sum(centred * levels, axis=1)
-        if len(vector) == len(eta):
+        if not self._several:
             return value, of_eta
         of_precision = -0.5 * float(np.sum(self._size * away * np.sum(centred * levels**2, axis=1)))
         of_noise = terms - 1 + of_precision * problem.noise_scales**-2.0
-        return value, np.concatenate([of_eta, through_softmax(log_noise, of_noise)])
+        return value, self._joined(of_eta, through_softmax(log_noise, of_noise))

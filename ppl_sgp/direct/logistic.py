@@ -16,7 +16,7 @@ from .. import _checks
 from ..bases.basis import Basis
 from .classifier import DiscreteClassifier, binary_labels
 from .logistic_bounds import BOUNDS, LogitObjective, QuadraticObjective, negative_divergence
-from .maximise import Run
+from .maximise import INTERRUPTED, Run
 from .posterior import feature_blocks
 from .problem import LevelPrior
 
@@ -100,10 +100,10 @@ def fit_logistic(
         if bound != "jaakkola":
             objective = LogitObjective(signed, levels, BOUNDS[bound])
             trace = [_in_range(objective(log_probs.ravel())[0], bound)]
-            if run.reason != "interrupted":
+            if run.reason != INTERRUPTED:
                 run = run.fresh()
                 log_probs, trace = objective.distribution(run.maximise(objective, log_probs.ravel())), run.trace
-    if not run.converged and run.reason != "interrupted":
+    if not run.converged and run.reason != INTERRUPTED:
         _checks.warn(f"direct.fit_logistic has not converged: {run.reason}. Raise `max_iterations` or `tolerance`.")
     return DiscreteClassifier(basis, levels.levels, log_probs, np.array(trace), run.converged, run.reason)
 
@@ -143,7 +143,7 @@ def _by_minibatches(
                 bar.update()
                 bar.set_postfix_str(f"{value:.4f}", refresh=False)
         except KeyboardInterrupt:
-            reason = "interrupted"
+            reason = INTERRUPTED
     log_probs = np.asarray(optimiser.get_params(state), dtype=np.float64).reshape(prior.levels.shape)
     log_probs = log_softmax(log_probs, axis=-1)
     total = negative_divergence(prior, log_probs)[0]
@@ -188,8 +188,7 @@ def _checked(
     owner = "direct.fit_logistic"
     if bound not in BOUNDS:
         raise ValueError(f"{owner}: `bound` must be one of {sorted(BOUNDS)}; got {bound!r}.")
-    if isinstance(max_iterations, bool) or not isinstance(max_iterations, int) or max_iterations < 1:
-        raise ValueError(f"{owner}: `max_iterations` must be an integer of 1 or more; got {max_iterations!r}.")
+    _checks.whole_number("max_iterations", max_iterations, 1, owner)
     _checks.inputs_matrix(X, basis.input_dim, owner)
     X = np.asarray(X, dtype=np.float64)
     if len(X) == 0 or not np.isfinite(X).all():

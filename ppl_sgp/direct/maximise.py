@@ -17,7 +17,7 @@ HOPE = 10.0
 #: Vectors that L-BFGS keeps: more pay, since a vector is cheaper than an evaluation.
 MEMORY = 20
 
-SETTLED = "the bound has settled"
+SETTLED, INTERRUPTED = "the bound has settled", "interrupted"
 #: Why SciPy ended, by its status. It has no tolerance of its own here, so that any other is a stop of ours.
 REASONS = {1: "the iteration limit was reached", 2: "no step gains any more"}
 
@@ -56,16 +56,16 @@ class Run:
         Given up, not converged, where the bound is not going to ``beat`` another one.
         """
         self._best, self._beat = start, beat
-        while self.reason != "interrupted":
+        while self.reason != INTERRUPTED:
             self.maximise(objective, self._best)
-            if self.reason == "interrupted" or len(self.trace) > self._max_iterations:
+            if self.reason == INTERRUPTED or len(self.trace) > self._max_iterations:
                 break
             if self._hopeless():
                 self.converged, self.reason = False, "another start is better"
                 break
             before = self.trace[-1]
             self.interruptible(lambda: self._note(objective, objective.sweep(self._best)))
-            self.converged = self.reason != "interrupted" and self.trace[-1] - before < self._tolerance
+            self.converged = self.reason != INTERRUPTED and self.trace[-1] - before < self._tolerance
             if self.converged:
                 self.reason = SETTLED
                 break
@@ -107,12 +107,8 @@ class Run:
         except KeyboardInterrupt:
             if not self.trace:
                 raise
-            self.interrupted()
+            self.converged, self.reason = False, INTERRUPTED
             return None
-
-    def interrupted(self) -> None:
-        """Say so: the user has stopped it."""
-        self.converged, self.reason = False, "interrupted"
 
     def _note(self, objective: Callable[[np.ndarray], tuple[float, np.ndarray]], vector: np.ndarray) -> None:
         self._record(vector, objective(vector)[0])

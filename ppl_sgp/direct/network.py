@@ -12,7 +12,7 @@ from .. import _checks
 from ..bases.polynomial import PolynomialBasis
 from ..statistics.from_data import sufficient_statistics
 from ..statistics.statistics import SufficientStatistics
-from .maximise import Run
+from .maximise import INTERRUPTED, Run
 from .network_objective import NetworkObjective
 from .network_polynomial import NetworkPolynomial
 from .network_result import DiscreteNetwork
@@ -45,9 +45,8 @@ def fit_network(
     ``network_polynomial``, and the −n/2 log 2π that (E.7) leaves out). One pass over the rows, O(n m²) with the
     ``m = (d + 2^L)! / (d! 2^L!)`` monomials of the inputs for L hidden layers, keeps all that the fit needs; then
     L-BFGS over free logits and sweeps over the weights, in turn, maximise it in float64 on the host, whatever JAX's
-    precision. An evaluation is linear in the
-    pairs of monomials of the weights that share a weight, and independent of n. With N units a layer there are
-    ``h ~ N^(2^(L+1)−1)`` monomials: few units and one or two hidden layers.
+    precision. An evaluation is linear in the pairs of monomials of the weights that share a weight, and independent of
+    n. With N units a layer there are ``h ~ N^(2^(L+1)−1)`` monomials: few units and one or two hidden layers.
 
     The prior is symmetric, and a saddle of the bound, wherever units can be exchanged; so fits start from perturbations
     of it, and the best of several is kept. The bound has many local maxima: compare ``elbo`` with that of more starts,
@@ -81,10 +80,10 @@ def fit_network(
         >>> bool(np.abs(result.predict(X).mean - (X[:, 0] + X[:, 1]) ** 2).max() < 0.05)
         True
     """
-    for name, value in (("num_starts", num_starts), *(("hidden", units) for units in _hidden(hidden))):
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise ValueError(f"fit_network: `{name}` must hold integers of 1 or more; got {value!r}.")
-    _checks.positive("max_iterations", max_iterations, "fit_network")
+    for units in _hidden(hidden):
+        _checks.whole_number("hidden", units, 1, "fit_network")
+    _checks.whole_number("num_starts", num_starts, 1, "fit_network")
+    _checks.whole_number("max_iterations", max_iterations, 1, "fit_network")
     given = isinstance(X, SufficientStatistics)
     if not given:
         _checks.inputs_matrix(X, None, "fit_network")
@@ -106,10 +105,10 @@ def fit_network(
                 if not fits:
                     raise
                 break
-            if run.reason == "interrupted":
+            if run.reason == INTERRUPTED:
                 break
     run, vector = max(fits, key=lambda fit: fit[0].trace[-1])
-    if not run.converged and run.reason != "interrupted":
+    if not run.converged and run.reason != INTERRUPTED:
         _checks.warn(f"fit_network has not converged: {run.reason}. Raise `max_iterations` or `tolerance`.")
     log_probs, log_noise = objective.distribution(vector)
     return DiscreteNetwork(

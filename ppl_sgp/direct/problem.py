@@ -118,7 +118,7 @@ class Problem:
         """From the arguments of :func:`ppl_sgp.direct.fit`, checked; with ``num_weights``, if not one a feature."""
         if not isinstance(statistics, SufficientStatistics) or np.ndim(statistics.moments.sum_squares):
             raise ValueError(
-                "direct.fit needs the statistics of one output, y of shape (n,), from sgp.sufficient_statistics; fit "
+                "direct needs the statistics of one output, y of shape (n,), from sgp.sufficient_statistics; fit "
                 "several outputs one at a time."
             )
         moments = statistics.moments
@@ -144,7 +144,7 @@ class Problem:
 def _noise(noise_scale: Any) -> tuple[np.ndarray, np.ndarray]:
     if isinstance(noise_scale, DiscreteRelaxation):
         if noise_scale.batch_shape:
-            raise ValueError(f"direct.fit: `noise_scale` must have no batch; got shape {noise_scale.batch_shape}.")
+            raise ValueError(f"direct: `noise_scale` must have no batch; got shape {noise_scale.batch_shape}.")
         noise_scale = (noise_scale.levels, noise_scale.logits)
     if isinstance(noise_scale, (list, tuple)):
         if (
@@ -153,20 +153,18 @@ def _noise(noise_scale: Any) -> tuple[np.ndarray, np.ndarray]:
             or np.shape(noise_scale[0]) != np.shape(noise_scale[1])
         ):
             raise ValueError(
-                "direct.fit: `noise_scale` must be a number, a pair of standard deviations (S,) and log-probabilities "
+                "direct: `noise_scale` must be a number, a pair of standard deviations (S,) and log-probabilities "
                 f"(S,), or a sgp.DiscreteRelaxation of the noise scale; got {noise_scale!r}."
             )
         scales, logits = (np.asarray(part, dtype=np.float64) for part in noise_scale)
     else:
         if np.ndim(noise_scale):
             raise ValueError(
-                f"direct.fit: several noise scales need their log-probabilities: pass the pair; got {noise_scale!r}."
+                f"direct: several noise scales need their log-probabilities: pass the pair; got {noise_scale!r}."
             )
-        _checks.positive("noise_scale", noise_scale, "direct.fit")
+        _checks.positive("noise_scale", noise_scale, "direct")
         scales, logits = np.array([float(noise_scale)]), np.zeros(1)
-    _checks.positive("noise_scale", scales, "direct.fit")
+    _checks.positive("noise_scale", scales, "direct")
     if not np.isfinite(logits).all():
-        raise ValueError(
-            "direct.fit: the log-probabilities of `noise_scale` must be finite; leave out impossible levels."
-        )
+        raise ValueError("direct: the log-probabilities of `noise_scale` must be finite; leave out impossible levels.")
     return scales, log_softmax(logits)

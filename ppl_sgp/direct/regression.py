@@ -14,7 +14,7 @@ from tqdm.auto import tqdm
 from .. import _checks
 from .elbo import Variational
 from .factorised import FactorisedObjective
-from .maximise import Run
+from .maximise import INTERRUPTED, Run
 from .mixture import ENTROPIES, MixtureObjective
 from .problem import Problem
 from .result import DiscreteFit
@@ -83,27 +83,23 @@ def fit(
         >>> bool(np.abs(result.predict(X).mean - np.sin(6 * X[:, 0])).max() < 0.1)
         True
     """
-    if isinstance(num_mixtures, bool) or not isinstance(num_mixtures, int) or num_mixtures < 1:
-        raise ValueError(f"direct.fit: `num_mixtures` must be an integer of 1 or more; got {num_mixtures!r}.")
+    _checks.whole_number("num_mixtures", num_mixtures, 1, "direct.fit")
     if entropy not in ENTROPIES:
         raise ValueError(f"direct.fit: `entropy` must be one of {ENTROPIES}; got {entropy!r}.")
-    _checks.positive("max_iterations", max_iterations, "direct.fit")
+    _checks.whole_number("max_iterations", max_iterations, 1, "direct.fit")
     problem = Problem.of(statistics, prior, noise_scale)
     if num_starts is None:
         num_starts = 2 + min(20, 1000 // statistics.num_features)
-    if isinstance(num_starts, bool) or not isinstance(num_starts, int) or num_starts < 2:
-        raise ValueError(f"direct.fit: `num_starts` must be an integer of 2 or more; got {num_starts!r}.")
+    _checks.whole_number("num_starts", num_starts, 2, "direct.fit")
     key_starts, key_mixture = jax.random.split(jax.random.key(0) if key is None else key)
     with tqdm(total=None, disable=not progress, desc="ELBO", unit="it") as bar:
         factorised, run = FactorisedObjective(problem.with_factorised_prior()), Run(max_iterations, tolerance, bar)
         q, run = _settled(factorised, run, list(jax.random.split(key_starts, num_starts))[2:])
         if run.converged and (num_mixtures > 1 or len(problem.prior.log_weights) > 1):
-            if num_mixtures > 1:
-                q = _several(factorised, q, run, num_mixtures, key_mixture)
-            mixture = MixtureObjective(problem, num_mixtures, entropy)
-            run = run.fresh()
-            q = mixture.distribution(run.maximise(mixture, mixture.vector(q)))
-    if not run.converged and run.reason != "interrupted":
+            objective = MixtureObjective(problem, num_mixtures, entropy)
+            mixed = run.interruptible(lambda: _mixed(objective, factorised, q, run, num_mixtures, key_mixture))
+            q, run = (q, run) if mixed is None else mixed
+    if not run.converged and run.reason != INTERRUPTED:
         _checks.warn(f"direct.fit has not converged: {run.reason}. Raise `max_iterations` or `tolerance`.")
     return DiscreteFit(
         basis=statistics.basis,
@@ -123,17 +119,41 @@ def _settled(objective: FactorisedObjective, run: Run, keys: Sequence[jax.Array]
     best = run.settle(objective, objective.start())
     starts: list[Callable[[], np.ndarray]] = [objective.annealed]
     starts += [functools.partial(objective.start, key) for key in keys]
-    for start in starts:
-        begun = run.interruptible(start) if run.reason != "interrupted" else None
-        if begun is None:
+    for start in starts if run.converged else ():
+        attempt = run.interruptible(functools.partial(_attempt, objective, start, run))
+        if attempt is None:
             break
-        other = run.fresh()
-        vector = other.settle(objective, begun, beat=run.trace[-1])
+        vector, other = attempt
         if other.converged and other.trace[-1] > run.trace[-1]:
             best, run = vector, other
-        elif other.reason == "interrupted":
-            run.interrupted()
     return objective.distribution(best), run
+
+
+def _attempt(
+    objective: FactorisedObjective, start: Callable[[], np.ndarray], run: Run, beat: bool = True
+) -> tuple[np.ndarray, Run]:
+    """A maximisation from another start, given up if it is not going to ``beat`` what there is.
+
+    :raises KeyboardInterrupt: if it was interrupted, and so is not to be had.
+    """
+    other = run.fresh()
+    vector = other.settle(objective, start(), run.trace[-1] if beat else -np.inf)
+    if other.reason == INTERRUPTED:
+        raise KeyboardInterrupt
+    return vector, other
+
+
+def _mixed(
+    objective: MixtureObjective,
+    factorised: FactorisedObjective,
+    q: Variational,
+    run: Run,
+    num_mixtures: int,
+    key: jax.Array,
+) -> tuple[Variational, Run]:
+    start = _several(factorised, q, run, num_mixtures, key) if num_mixtures > 1 else q
+    other = run.fresh()
+    return objective.distribution(other.maximise(objective, objective.vector(start))), other
 
 
 def _several(
@@ -146,8 +166,8 @@ def _several(
     found, bounds = [first.log_probs[0]], [run.trace[-1]]
     key_start, key_noise = jax.random.split(key)
     for each in jax.random.split(key_start, num_mixtures - 1):
-        other = run.fresh()
-        q = objective.distribution(other.settle(objective, objective.start(each)))
+        vector, other = _attempt(objective, functools.partial(objective.start, each), run, beat=False)
+        q = objective.distribution(vector)
         near = bounds[0] - other.trace[-1] < NEARLY
         found.append(q.log_probs[0] if near else found[0])
         bounds.append(other.trace[-1] if near else bounds[0])

@@ -14,6 +14,7 @@ from tqdm.auto import tqdm
 
 from .. import _checks
 from .elbo import Variational, through_softmax
+from .maximise import INTERRUPTED
 from .mixture import expected_terms
 from .problem import Problem
 from .result import DiscreteFit
@@ -98,7 +99,7 @@ def refine(
             weights, logits = optimiser.get_params(state)
             q = _normalised(problem, weights, logits, q.log_noise)
     except KeyboardInterrupt:
-        reason = "interrupted"
+        reason = INTERRUPTED
     entropy, error, _ = sampled_entropy(q, keys[-1], FINAL_DRAWS * num_samples)
     return dataclasses.replace(
         result,

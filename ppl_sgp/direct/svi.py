@@ -17,7 +17,6 @@ from numpyro.ops.provenance import eval_provenance
 from .. import _checks
 from ..distributions.compressed_normal import CompressedNormal
 from ..distributions.discrete_relaxation import DiscreteRelaxation
-from ..draws import compressed_sites
 
 
 def guide_weights(name: str, prior: DiscreteRelaxation, num_weights: int) -> jax.Array:
@@ -100,8 +99,9 @@ class ExactELBO(Trace_ELBO):
             total = sum(of_model(**means).values(), start=jnp.asarray(0.0))
             total = total - sum((of_guide[name] for name in others), start=jnp.asarray(0.0))
             for name, q in discrete.items():
-                _check_use(name, means[name], trace, {site for site, upstream in touched.items() if name in upstream})
-                total = total - _divergence(name, q, trace) - _curvature(q, trace)
+                sites = {site for site, upstream in touched.items() if name in upstream}
+                total = total + _log_ratio(q, guide_trace[name], trace.get(name))
+                total = total - _curvature(q, _observed(name, means[name], trace, sites))
             return total
 
         if self.num_particles == 1:
@@ -117,38 +117,44 @@ def _discrete_weights(site: dict[str, Any]) -> DiscreteRelaxation | None:
     return None
 
 
-def _check_use(name: str, mean: jax.Array, trace: dict[str, Any], touched: set[str]) -> None:
-    """The expectation is exact only where the site's own values are what is observed, and all that they touch."""
-    sites = compressed_sites(trace)
-    observed = [
-        key for key, fn in sites.items() if isinstance(fn, CompressedNormal) and (fn.weights is mean) and key in touched
+def _observed(name: str, mean: jax.Array, trace: dict[str, Any], touched: set[str]) -> dict[str, Any]:
+    """The one site that the weights enter, as they are: only there is the expectation exact."""
+    sites = [
+        key for key in touched if isinstance(trace[key]["fn"], CompressedNormal) and trace[key]["fn"].weights is mean
     ]
-    if len(observed) != 1 or touched - {name, *observed}:
+    if len(touched) != 1 or len(sites) != 1:
         raise ValueError(
-            f"ExactELBO integrates {name!r} out where the model passes it, as it is, to one `sgp.observe_weights`; "
-            f"here it enters {sorted(touched - {name}) or 'nothing'}. Transform features instead of weights, or sample "
+            f"ExactELBO integrates {name!r} out where the model passes it, as it is, to one `sgp.observe_weights`, not "
+            f"masked; here it enters {sorted(touched) or 'nothing'}. Transform features instead of weights, or sample "
             "with `sgp.models.discrete_weights(prior).gibbs()`."
         )
+    return trace[sites[0]]
 
 
-def _divergence(name: str, q: DiscreteRelaxation, trace: dict[str, Any]) -> jax.Array:
-    """``Σⱼ qⱼᵀ(log qⱼ − log pⱼ)``."""
-    prior = _discrete_weights(trace[name]) if name in trace else None
+def _log_ratio(q: DiscreteRelaxation, of_guide: dict[str, Any], of_model: dict[str, Any] | None) -> jax.Array:
+    """``Σⱼ qⱼᵀ(log pⱼ − log qⱼ)``, each with the scale of its site."""
+    prior = None if of_model is None else _discrete_weights(of_model)
     if prior is None or prior.levels.shape != q.levels.shape or _differ(prior.levels, q.levels):
+        name = of_guide["name"]
         raise ValueError(
             f"ExactELBO: {name!r} must have the same levels in model and guide; draw it in the guide with "
             f"`sgp.direct.guide_weights({name!r}, prior, num_weights)`, and the prior of the model."
         )
-    return jnp.sum(q.probs * (q.logits - prior.logits))
+    assert of_model is not None  # it has a prior
+    return jnp.sum(q.probs * (_scale(of_model) * prior.logits - _scale(of_guide) * q.logits))
+
+
+def _scale(site: dict[str, Any]) -> Any:
+    return 1.0 if site["scale"] is None else site["scale"]
 
 
 def _differ(levels: jax.Array, others: jax.Array) -> bool:
     return _checks.is_concrete(levels, others) and not np.allclose(levels, others)
 
 
-def _curvature(q: DiscreteRelaxation, trace: dict[str, Any]) -> jax.Array:
-    """``½ σ⁻² Σⱼ Aⱼⱼ Var[wⱼ]``."""
-    (fn,) = (fn for fn in compressed_sites(trace).values() if isinstance(fn, CompressedNormal))
+def _curvature(q: DiscreteRelaxation, site: dict[str, Any]) -> jax.Array:
+    """``½ Σ σ⁻² Σⱼ Aⱼⱼ Var[wⱼ]``, the first sum over outputs, with the scale of the site."""
+    fn = site["fn"]
     gram = fn.statistics.moments.gram
     size = jnp.asarray(gram if gram.ndim == 1 else jnp.diagonal(jnp.asarray(gram)), q.variance.dtype)
-    return 0.5 * jnp.sum(size * q.variance) / fn.noise_scale**2
+    return 0.5 * _scale(site) * jnp.sum(size * q.variance) * jnp.sum(fn.batched_noise_scale**-2)

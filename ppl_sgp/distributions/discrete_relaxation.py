@@ -213,10 +213,9 @@ def _levels_of(base: Any, num_levels: int, support: Any) -> jax.Array:
             f"dist.Normal(0.0, 1.0); got {type(base).__name__}."
         )
     if support is None:
-        if isinstance(num_levels, bool) or not isinstance(num_levels, int) or num_levels < 2:
-            raise ValueError(f"DiscreteRelaxation: `num_levels` must be an integer of 2 or more; got {num_levels!r}.")
+        _checks.whole_number("num_levels", num_levels, 2, "DiscreteRelaxation")
         mean, scale = jnp.asarray(base.mean), jnp.sqrt(jnp.asarray(base.variance))
-        if _checks.is_concrete(mean, scale) and not np.isfinite([mean, scale]).all():
+        if _checks.is_concrete(mean, scale) and not (np.isfinite(mean).all() and np.isfinite(scale).all()):
             raise ValueError(
                 f"DiscreteRelaxation: {type(base).__name__} has no finite mean and variance to take the default levels "
                 "from; pass them as `support=`."

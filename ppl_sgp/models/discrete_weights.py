@@ -7,7 +7,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import numpyro
 from numpyro.distributions.distribution import Independent
 from numpyro.infer import NUTS, Gibbs
@@ -19,7 +18,7 @@ from ..gibbs import StatisticsGibbs
 from ..primitives import observe_weights
 from ..statistics.statistics import SufficientStatistics
 from .basis_gp import NOISE_SPREAD
-from .hyperpriors import check_statistics, log_normal, sample
+from .hyperpriors import check_statistics, log_normal, require_one_output, sample
 from .shrinkage import FEATURE
 
 
@@ -33,11 +32,7 @@ class DiscreteWeights:
     def __call__(self, statistics: SufficientStatistics) -> None:
         """Sample weights and noise, and observe the compressed data."""
         check_statistics("discrete_weights", statistics)
-        if np.ndim(statistics.moments.sum_squares):
-            raise ValueError(
-                "discrete_weights: y must have shape (n,); the statistics are of "
-                f"{statistics.num_outputs} outputs. Run it for each."
-            )
+        require_one_output("discrete_weights", statistics, "")
         noise_scale = sample("noise_scale", self.noise_scale, log_normal(0.3 * statistics.output_scale, NOISE_SPREAD))
         weights = numpyro.sample("weights", self._weights(statistics).to_event(1), infer=FEATURE)
         observe_weights("y", statistics, weights, noise_scale)

@@ -67,6 +67,15 @@ def check_statistics(owner: str, statistics: Any) -> None:
         )
 
 
+def require_one_output(owner: str, statistics: SufficientStatistics, remedy: str) -> None:
+    """Refuse statistics of several outputs."""
+    if np.ndim(statistics.moments.sum_squares):
+        raise ValueError(
+            f"{owner} needs y of shape (n,); the statistics are of {statistics.num_outputs} outputs. Run it for each"
+            f"{remedy}."
+        )
+
+
 def require_fourier(owner: str, statistics: SufficientStatistics, remedy: str) -> FourierBasis:
     """The Fourier basis of the statistics; any other is refused."""
     if not isinstance(statistics.basis, FourierBasis):

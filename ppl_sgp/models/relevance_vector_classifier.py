@@ -108,8 +108,5 @@ def relevance_vector_classifier(
         >>> bool(model.probabilities(mcmc.get_samples(), basis(np.zeros((1, 2))))[0, 1] > 0.9)
         True
     """
-    if isinstance(num_classes, bool) or not isinstance(num_classes, int) or num_classes < 2:
-        raise ValueError(
-            f"relevance_vector_classifier: `num_classes` must be an integer of 2 or more; got {num_classes!r}."
-        )
+    _checks.whole_number("num_classes", num_classes, 2, "relevance_vector_classifier")
     return RelevanceVectorClassifier(num_classes, checked_hyper_prior(hyper_prior, "relevance_vector_classifier"))

@@ -22,7 +22,7 @@ from ..priors import DiagonalPrior
 from ..statistics.statistics import SufficientStatistics
 from ..whitening import whitened_weights
 from .basis_gp import NOISE_SPREAD
-from .hyperpriors import check_statistics, feature_unit, log_normal, sample
+from .hyperpriors import check_statistics, feature_unit, log_normal, require_one_output, sample
 from .shrinkage import FEATURE, GammaPrecision, Horseshoe, checked_hyper_prior
 
 WEIGHTS = ("marginal", "whitened", "explicit")
@@ -46,7 +46,7 @@ class RelevanceVectorMachine:
         if self.weights == "marginal":
             observe("y", statistics, DiagonalPrior(scale), noise_scale)
         elif self.weights == "explicit":
-            _require_one_output(statistics)
+            require_one_output("relevance_vector_machine", statistics, ", or with weights='marginal'")
             w = numpyro.sample("weights", dist.Normal(0.0, scale).to_event(1), infer=FEATURE)
             observe_weights("y", statistics, w, noise_scale)
         else:
@@ -117,14 +117,6 @@ class RelevanceVectorMachine:
         noise_scale = hmc_sites.get("noise_scale", self.noise_scale)
         sites = {**hmc_sites, **gibbs_sites}
         return self.hyper_prior.update(rng_key, hmc_sites["weights"], sites, *_units(statistics, noise_scale))
-
-
-def _require_one_output(statistics: SufficientStatistics) -> None:
-    if np.ndim(statistics.moments.sum_squares):
-        raise ValueError(
-            f"relevance_vector_machine: with weights kept y must have shape (n,); the statistics are of "
-            f"{statistics.num_outputs} outputs. Run it for each, or with weights='marginal'."
-        )
 
 
 def _units(statistics: SufficientStatistics, noise_scale: Any) -> tuple[jax.Array, Any]:

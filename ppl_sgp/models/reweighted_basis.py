@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpyro
 import numpyro.distributions as dist
 
+from .. import _checks
 from ..evidence import evidence_cost
 from ..primitives import observe
 from ..priors import DiagonalPrior, HouseholderPrior, WeightPrior
@@ -103,8 +104,7 @@ def reweighted_basis(reflections: int = 0, *, scale: Any = None, noise_scale: An
         >>> print(sgp.models.reweighted_basis().describe(stats.rotate()).split(";")[0])
         O(m) an evidence with its gradient
     """
-    if isinstance(reflections, bool) or not isinstance(reflections, int) or reflections < 0:
-        raise ValueError(f"reweighted_basis: `reflections` must be an integer of 0 or more; got {reflections!r}.")
+    _checks.whole_number("reflections", reflections, 0, "reweighted_basis")
     return ReweightedBasis(reflections, scale, noise_scale)
 
 

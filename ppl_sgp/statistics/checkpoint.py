@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from .._pytree import pytree_dataclass, same_tree
+from .._pytree import pytree_dataclass, same_tree, static
 from ..bases.basis import Basis
 from .moments import Moments
 from .storage import read, write
@@ -30,9 +30,14 @@ REMEDY = (
 
 @pytree_dataclass
 class PassProgress:
-    """Digests of the chunks that are in the sums, shape (k, 16), bytes."""
+    """Digests of the chunks that are in the sums, shape (k, 16), bytes; whether features were in float32."""
 
     digests: Any
+    single: bool = static()
+
+
+class CheckpointError(ValueError):
+    """A checkpoint that does not belong to the pass."""
 
 
 class Checkpoint:
@@ -40,12 +45,13 @@ class Checkpoint:
 
     :param path: the file; it need not exist.
     :param basis: the basis of the pass.
-    :raises ValueError: on entering, if the file is damaged or of something else, was made with another basis, or is in
-        use by another pass.
+    :param single: whether features are evaluated in float32.
+    :raises ValueError: on entering, if the file is damaged or of something else, was made with another basis or in
+        another precision, or is in use by another pass.
     """
 
-    def __init__(self, path: Any, basis: Basis) -> None:
-        self._path, self._basis = Path(path), basis
+    def __init__(self, path: Any, basis: Basis, single: bool = False) -> None:
+        self._path, self._basis, self._single = Path(path), basis, single
         self._digests: list[bytes] = []
         self._lock = contextlib.ExitStack()
         self.moments: Moments | None = None
@@ -68,7 +74,7 @@ class Checkpoint:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # given up when the process ends, however it ends
         except OSError as error:
-            raise ValueError(
+            raise CheckpointError(
                 f"checkpoint {self._path} is in use by another pass over data. Wait for it, or give each pass a file "
                 "of its own."
             ) from error
@@ -77,31 +83,38 @@ class Checkpoint:
         parts = read(self._path)
         moments, progress = parts.get("moments"), parts.get("progress")
         if not (isinstance(moments, Moments) and isinstance(progress, PassProgress)):
-            raise ValueError(
+            raise CheckpointError(
                 f"{self._path} holds {sorted(parts)}, not a checkpoint of a pass over data. Pass another file name."
             )
         if not same_tree(parts["basis"], self._basis):
-            raise ValueError(
+            raise CheckpointError(
                 f"checkpoint {self._path} was made with another basis, so its sums are of other features. Use that "
                 "basis, or another file."
+            )
+        if progress.single != self._single:
+            raise CheckpointError(
+                f"checkpoint {self._path} was made with float32_features={progress.single}. Pass the same, or another "
+                "file."
             )
         self.moments, self._digests = moments, [row.tobytes() for row in np.asarray(progress.digests, dtype=np.uint8)]
 
     def covers(self, index: int, *arrays: Any) -> bool:
         """Whether the sums have chunk ``index`` already.
 
-        :raises ValueError: if another chunk was summed in its place.
+        :raises CheckpointError: if another chunk was summed in its place.
         """
         if index >= len(self._digests):
             return False
         if self._digests[index] != digest(*arrays):
-            raise ValueError(f"chunk {index} differs from the one that checkpoint {self._path} has summed. {REMEDY}")
+            raise CheckpointError(
+                f"chunk {index} differs from the one that checkpoint {self._path} has summed. {REMEDY}"
+            )
         return True
 
     def require_no_more(self, count: int) -> None:
         """Refuse a pass of ``count`` chunks that has ended before all chunks of the file have come again."""
         if len(self._digests) > count:
-            raise ValueError(
+            raise CheckpointError(
                 f"checkpoint {self._path} has summed {len(self._digests)} chunks, but these data have {count}. {REMEDY}"
             )
 
@@ -109,7 +122,7 @@ class Checkpoint:
         """Write the sums, which now have one more chunk. O(m²)."""
         self._digests.append(digest(*arrays))
         digests = np.frombuffer(b"".join(self._digests), dtype=np.uint8).reshape(-1, 16)
-        write(self._path, {"basis": self._basis, "moments": moments, "progress": PassProgress(digests)})
+        write(self._path, {"basis": self._basis, "moments": moments, "progress": PassProgress(digests, self._single)})
 
 
 def digest(*arrays: Any) -> bytes:

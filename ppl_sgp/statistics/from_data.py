@@ -10,7 +10,7 @@ from tqdm.auto import tqdm
 
 from ..bases.basis import Basis
 from .accumulate import moments_of_arrays, progress_bar
-from .checkpoint import Checkpoint
+from .checkpoint import Checkpoint, CheckpointError
 from .statistics import SufficientStatistics
 
 
@@ -81,17 +81,17 @@ def sufficient_statistics(
                 "sufficient_statistics: with an iterable of chunks, `row_weights` go into the chunks, "
                 "(X, y, row_weights), and `chunk_size` has no meaning; pass neither."
             )
-        with _checkpoint(checkpoint, basis) as kept:
+        with _checkpoint(checkpoint, basis, float32_features) as kept:
             return _of_chunks(basis, X, progress_bar(progress, None, None), kept, float32_features)
     if y is None:
         raise ValueError("sufficient_statistics: `y` is missing. Pass arrays `X, y`, or an iterable of (X, y) chunks.")
-    with _checkpoint(checkpoint, basis) as kept:
+    with _checkpoint(checkpoint, basis, float32_features) as kept:
         moments = moments_of_arrays(basis, X, y, row_weights, chunk_size, progress, kept, float32_features)
         return SufficientStatistics(basis, moments)
 
 
-def _checkpoint(path: Any, basis: Basis) -> AbstractContextManager[Checkpoint | None]:
-    return nullcontext() if path is None else Checkpoint(path, basis)
+def _checkpoint(path: Any, basis: Basis, single: bool) -> AbstractContextManager[Checkpoint | None]:
+    return nullcontext() if path is None else Checkpoint(path, basis, single)
 
 
 def _of_chunks(
@@ -111,6 +111,8 @@ def _of_chunks(
                 moments = moments_of_arrays(basis, X, y, row_weights, progress=False, single=single)
                 if statistics is not None:
                     statistics.require_compatible(basis, moments)
+            except CheckpointError:
+                raise
             except ValueError as error:
                 raise ChunkError(
                     f"chunk {index}: {error} The statistics of the chunks before it are in this error's "

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from .. import _checks
+
 #: Columns of a block of rows, by name.
 Block = dict[str, np.ndarray]
 
@@ -91,8 +93,7 @@ def table_chunks(
         raise ValueError(f"table_chunks: `inputs` must be a list of names; got {inputs!r}. Use [{inputs!r}].")
     if missing not in MISSING:
         raise ValueError(f"table_chunks: `missing` must be one of {MISSING}; got {missing!r}.")
-    if isinstance(chunk_size, bool) or not isinstance(chunk_size, int) or chunk_size < 1:
-        raise ValueError(f"table_chunks: `chunk_size` must be an integer of 1 or more; got {chunk_size!r}.")
+    _checks.whole_number("chunk_size", chunk_size, 1, "table_chunks")
     if isinstance(table, (str, Path)):
         import pyarrow.dataset  # an extra: pip install ppl_sgp[parquet]
 
@@ -126,9 +127,10 @@ def _of_pandas(table: Any, chunk_size: int) -> Reader:
 
 def _of_arrow(table: Any, chunk_size: int) -> Reader:
     def read(names: list[str]) -> Iterator[Block]:
-        if hasattr(table, "to_batches"):
-            by_name = {} if hasattr(table, "combine_chunks") else {"columns": names, "batch_size": chunk_size}
-            batches = table.to_batches(**by_name or {"max_chunksize": chunk_size})
+        if hasattr(table, "combine_chunks"):  # a table in memory
+            batches = table.to_batches(max_chunksize=chunk_size)
+        elif hasattr(table, "to_batches"):  # a dataset: only these columns are read
+            batches = table.to_batches(columns=names, batch_size=chunk_size)
         else:
             batches = table
         for batch in batches:
@@ -164,7 +166,6 @@ READERS: dict[str, Callable[[Any, int], Reader]] = {
     "pyarrow": _of_arrow,
     "xarray": _of_xarray,
     "dask": _of_dask,
-    "dask_expr": _of_dask,
 }
 
 

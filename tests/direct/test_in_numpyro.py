@@ -99,6 +99,33 @@ def test_exact_elbo_is_that_of_direct():
     assert -0.1 < small.elbo(q) - result.elbo < 1e-4  # gradient steps may end in another local maximum
 
 
+def test_two_outputs_and_scales_count_as_they_should():
+    """Weights shared by two outputs; and a likelihood or a prior tempered with ``handlers.scale``."""
+    small, other = problem(), np.random.default_rng(5).normal(size=12)
+    both = sgp.sufficient_statistics(IdentityBasis(3), small.Phi, np.stack([small.y, other], axis=1))
+    second = small._replace(y=other)
+    log_q = np.tile(np.asarray(PRIOR.logits, np.float64), (3, 1))
+    probs = np.exp(log_q[np.arange(3), small.codes].sum(axis=1))
+    expected = [float(probs @ each.log_likelihood()[:, 0]) for each in (small, second)]
+
+    def model(stats, of_data=1.0):
+        w = numpyro.sample("weights", PRIOR.expand([3]).to_event(1))
+        with numpyro.handlers.scale(scale=of_data):
+            sgp.observe_weights("y", stats, w, 0.7)
+
+    loss = sgp.direct.ExactELBO()
+    tolerance = by_lane(1e-9, 1e-5)
+    # The guide is the prior: no divergence.
+    value = -float(loss.loss(KEY, {}, model, guide, both))
+    assert value == pytest.approx(sum(expected), rel=tolerance)
+    value = -float(loss.loss(KEY, {}, lambda stats: model(stats, 3.0), lambda stats: guide(stats), small.statistics))
+    assert value == pytest.approx(3 * expected[0], rel=tolerance)
+    tempered = numpyro.handlers.scale(model, scale=2.0)
+    value = -float(loss.loss(KEY, {}, tempered, guide, small.statistics))
+    prior = np.sum(np.exp(log_q) * log_q)
+    assert value == pytest.approx(2 * expected[0] + 2 * prior - prior, rel=tolerance)
+
+
 def test_continuous_sites_beside_discrete_weights():
     """The noise is drawn by the guide: on average over it, the loss is that of enumeration."""
     small = problem()
@@ -130,6 +157,11 @@ def test_other_uses_of_weights_are_refused():
         sgp.observe_weights("y", stats, w, 0.7)
         numpyro.sample("z", dist.Normal(w.sum(), 1.0), obs=1.0)
 
+    def masked(stats):
+        w = numpyro.sample("weights", PRIOR.expand([3]).to_event(1))
+        with numpyro.handlers.mask(mask=False):
+            sgp.observe_weights("y", stats, w, 0.7)
+
     def other_levels(stats):
         levels = sgp.DiscreteRelaxation(dist.Normal(0.0, 2.0), num_levels=5)
         sgp.observe_weights("y", stats, numpyro.sample("weights", levels.expand([3]).to_event(1)), 0.7)
@@ -137,6 +169,7 @@ def test_other_uses_of_weights_are_refused():
     loss = sgp.direct.ExactELBO()
     for model, match in (
         (doubled, "as it is, to one"),
+        (masked, "not masked"),
         (twice, r"it enters \['y', 'z'\]"),
         (other_levels, "same levels"),
     ):
@@ -161,5 +194,5 @@ def test_model_refusals(rng):
         sgp.models.discrete_weights(dist.Normal(0.0, 1.0))
     small = case("shared prior")
     two = sgp.sufficient_statistics(IdentityBasis(3), small.Phi, rng.normal(size=(7, 2)))
-    with pytest.raises(ValueError, match="2 outputs"), numpyro.handlers.seed(rng_seed=0):
+    with pytest.raises(ValueError, match="of 2 outputs"), numpyro.handlers.seed(rng_seed=0):
         sgp.models.discrete_weights(PRIOR, 1.0)(two)

@@ -159,22 +159,43 @@ def test_defined_states():
     assert np.isfinite(wide.elbo) and wide.predict(np.ones((1, 5))).mean == pytest.approx(1.0, abs=1e-3)
 
 
-def test_interrupting_returns_what_was_reached(monkeypatch):
+@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("share", [0.02, 0.2, 0.5, 0.8, 0.9, 0.95, 0.99])
+def test_interrupting_returns_what_was_reached(share, count, monkeypatch):
+    """Once, wherever it happens: in one of the starts, between them, or in the mixture."""
     small = case()
-    calls = 0
-    original = Run._record
+    calls, when, original = 0, -1, Run._record
 
     def interrupt(self, vector, value):
         nonlocal calls
         calls += 1
-        if calls == 4:
+        if calls == when:
             raise KeyboardInterrupt
         original(self, vector, value)
 
+    def fit():
+        return sgp.direct.fit(small.statistics, small.prior, noise_scale=small.noise, num_mixtures=count)
+
     monkeypatch.setattr(Run, "_record", interrupt)
-    result = sgp.direct.fit(small.statistics, small.prior, noise_scale=small.noise)
+    fit()
+    when, calls = 2 + int(share * (calls - 2)), 0
+    result = fit()
+    assert calls == when  # nothing goes on
     assert result.reason == "interrupted" and not result.converged
-    assert result.elbo == pytest.approx(small.elbo(variational(result)), abs=1e-9)
+    truth = small.elbo(variational(result))
+    assert result.elbo <= truth + 1e-9
+    if len(result.mixture_weights) == 1:
+        assert result.elbo == pytest.approx(truth, abs=1e-9)
+
+
+def test_interrupting_before_anything_is_reached_stops(monkeypatch):
+    def interrupt(self, vector, value):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Run, "_record", interrupt)
+    small = case()
+    with pytest.raises(KeyboardInterrupt):
+        sgp.direct.fit(small.statistics, small.prior, noise_scale=small.noise)
 
 
 def test_too_few_iterations_are_reported():

@@ -120,6 +120,13 @@ def test_more_rows_may_follow(tmp_path, rng):
                 sgp.FourierBasis.sample(jax.random.key(1), sgp.Matern32(0.3), 10, 1), X, y, checkpoint=path
             ),
         ),
+        ("chunk 0 differs", lambda X, y, path: chunks(X + 1e-12, y, path)),
+        (
+            "made with float32_features=False",
+            lambda X, y, path: sgp.sufficient_statistics(
+                BASIS, X, y, chunk_size=7, checkpoint=path, float32_features=True
+            ),
+        ),
         ("has summed 5 chunks, but these data have 3", lambda X, y, path: arrays(X[:21], y[:21], path)),
         ("has summed 5 chunks, but these data have 3", lambda X, y, path: chunks(X[:21], y[:21], path)),
         ("another basis", lambda X, y, path: sgp.sufficient_statistics(sgp.LinearBasis(1), X, y, checkpoint=path)),
@@ -130,8 +137,9 @@ def test_other_passes_are_refused_and_the_file_is_kept(match, spoil, tmp_path, r
     path = tmp_path / "pass.npz"
     arrays(X, y, path)
     before = path.read_bytes()
-    with pytest.raises(ValueError, match=match):
+    with pytest.raises(ValueError, match=match) as error:
         spoil(X, y, path)
+    assert not isinstance(error.value, sgp.ChunkError)  # no chunk was refused: there is nothing to go on from
     assert path.read_bytes() == before
 
 

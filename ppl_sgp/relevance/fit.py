@@ -14,8 +14,8 @@ from ..draws import KnownDraws, WeightDraws
 from ..predict import Prediction, from_draws
 from ..statistics.statistics import SufficientStatistics
 from .fixed_point import fixed_point
-from .problem import NOISE_FLOOR, Problem, posterior
-from .sequential import sequential
+from .problem import Problem, posterior
+from .sequential import INTERPOLATES, sequential
 
 METHODS = {"sequential": sequential, "fixed_point": fixed_point}
 
@@ -142,13 +142,13 @@ def fit_relevance_vectors(
 
         outcome = METHODS[method](problem, max_iterations, tolerance, tick)
     fit = _natural(statistics, problem, outcome)
-    if not fit.converged and fit.reason != "interrupted":
-        _checks.warn(f"fit_relevance_vectors has not converged: {fit.reason}. Raise `max_iterations` or `tolerance`.")
-    elif outcome.noise_variance <= NOISE_FLOOR:
+    if fit.reason == INTERPOLATES:
         _checks.warn(
             "fit_relevance_vectors: the fit interpolates y, with noise at its floor of 1e-6 of y's root mean square. "
             "Is y constant or noise-free? Otherwise use fewer features or longer lengthscales."
         )
+    elif not fit.converged and fit.reason != "interrupted":
+        _checks.warn(f"fit_relevance_vectors has not converged: {fit.reason}. Raise `max_iterations` or `tolerance`.")
     return fit
 
 

@@ -220,6 +220,17 @@ class TestDefinedStates:
         np.testing.assert_allclose(fit.predict(X[::1000]).mean, np.sinc(X[::1000, 0] / np.pi), atol=0.01)
 
 
+def test_a_fit_that_interpolates_stops_and_says_what_to_do():
+    """More centres than rows and a short lengthscale: the noise falls to its floor, and nothing would end it."""
+    X = 1.7 * np.random.default_rng(0).uniform(-1, 1, (125, 8))
+    y = np.sin(X[:, 0] * X[:, 1]) + X[:, 2]
+    stats = statistics(X[:100], y[:100], X, lengthscale=0.45 * 8**0.5)
+    with pytest.warns(UserWarning, match="interpolates y.*longer lengthscales") as warned:
+        fit = sgp.fit_relevance_vectors(stats, max_iterations=600)
+    assert len(warned) == 1 and not fit.converged and "floor" in fit.reason
+    assert fit.iterations < 300 and len(fit.relevant) == 100
+
+
 def test_row_weights_and_rotated_statistics():
     X, y = sinc(50)
     basis = sgp.CentredBasis(X[::5], sgp.SquaredExponential(2.0))

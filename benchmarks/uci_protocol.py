@@ -42,11 +42,17 @@ def read(folder: Path | None, name: str) -> tuple[np.ndarray, np.ndarray, np.nda
     return arrays[0][:, :-1], arrays[0][:, -1], arrays[1] > 0
 
 
-def exact_gp_hyperparameters(X: np.ndarray, y: np.ndarray, shortest: np.ndarray) -> tuple[np.ndarray, float, float]:
-    """Lengthscales of at least ``shortest``, amplitude and noise scale of an exact GP, by maximum likelihood.
+def exact_gp_hyperparameters(
+    X: np.ndarray, y: np.ndarray, shortest: np.ndarray, prior: bool
+) -> tuple[np.ndarray, float, float]:
+    """Lengthscales of at least ``shortest``, amplitude and noise scale of an exact GP, for standardised data.
 
-    The best of three starts, each run to its end: the likelihood has poor local maxima. O(n³) a step.
+    By maximum likelihood, or, with ``prior``, maximum a posteriori (of logarithms) under the default hyper-priors of
+    `models.fourier_gp`. The best of three starts, each run to its end: there are poor local maxima. O(n³) a step.
     """
+    d = X.shape[1]
+    centre = np.log(np.r_[np.full(d, 0.5 * np.sqrt(d)), 1.0, 0.3])
+    precision = np.r_[np.ones(d + 1), 1.5**-2] if prior else np.zeros(d + 2)
 
     def negative(log_theta):
         theta = jnp.exp(log_theta)
@@ -56,7 +62,8 @@ def exact_gp_hyperparameters(X: np.ndarray, y: np.ndarray, shortest: np.ndarray)
         K = theta[-2] ** 2 * jnp.exp(-0.5 * squares) + theta[-1] ** 2 * jnp.eye(len(y))
         L = jnp.linalg.cholesky(K)
         alpha = jax.scipy.linalg.solve_triangular(L, y, lower=True)
-        return 0.5 * alpha @ alpha + jnp.sum(jnp.log(jnp.diagonal(L)))
+        misfit = 0.5 * alpha @ alpha + jnp.sum(jnp.log(jnp.diagonal(L)))
+        return misfit + 0.5 * precision @ (log_theta - centre) ** 2
 
     evaluate = jax.jit(jax.value_and_grad(negative))
     lower = np.r_[np.log(shortest), -4.0, -7.0]
@@ -72,7 +79,6 @@ def exact_gp_hyperparameters(X: np.ndarray, y: np.ndarray, shortest: np.ndarray)
             options={"maxiter": 1000},
         )
 
-    d = X.shape[1]
     starts = [np.log(np.r_[np.full(d, c * np.sqrt(d)), 1.0, 0.3]) for c in (0.3, 1.0, 3.0)]
     theta = np.exp(min(map(minimised, starts), key=lambda end: end.fun).x)
     return theta[:-2], float(theta[-2]), float(theta[-1])
@@ -130,7 +136,7 @@ def one_split(X: np.ndarray, y: np.ndarray, test: np.ndarray, args: Any, seed: i
     lower, upper = X[~test].min(axis=0), X[~test].max(axis=0)
     lower, upper = lower - 0.05 * (upper - lower), upper + 0.05 * (upper - lower)
     spacing = (upper - lower) / (GRID_POINTS - 1)  # eigenfunctions of shorter lengthscales vanish between grid points
-    lengthscale, amplitude, noise = exact_gp_hyperparameters(X[rows], y[rows], spacing)
+    lengthscale, amplitude, noise = exact_gp_hyperparameters(X[rows], y[rows], spacing, prior=False)
     kernel = sgp.SquaredExponential(lengthscale)
     basis = sgp.GridEigenBasis.from_kernel(kernel, (lower, upper), args.features, GRID_POINTS)
     stats = sgp.sufficient_statistics(basis, X[~test], y[~test])

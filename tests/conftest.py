@@ -1,7 +1,7 @@
 """The lanes every test runs in.
 
 ``make test`` runs the suite twice, with ``JAX_ENABLE_X64=1`` and with ``JAX_ENABLE_X64=0``. In both, JAX refuses to
-mix dtypes or to broadcast over a missing axis silently, two CPU devices stand in for a machine that can run chains in
+mix dtypes or to broadcast over a missing axis silently, four CPU devices stand in for a machine that can run chains in
 parallel, and any warning is an error.
 """
 
@@ -11,7 +11,7 @@ import os
 # Read when JAX starts its backend, so they have to be set before anything imports it. Most of the suite's time is
 # compilation, which the lowest level of optimisation shortens by a third.
 os.environ["XLA_FLAGS"] = (
-    os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=2 --xla_backend_optimization_level=0"
+    os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=4 --xla_backend_optimization_level=0"
 ).strip()
 os.environ.setdefault("MPLBACKEND", "Agg")
 

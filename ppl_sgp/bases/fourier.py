@@ -182,6 +182,9 @@ class FourierBasis(Basis):
     def fill_features(self, X: np.ndarray, out: np.ndarray, single: bool = False) -> None:
         """Features in memory that is there, a block of rows at a time: phases stay in the cache.
 
+        In float64, cosine and sine are ``(1 − t²)/(1 + t²)`` and ``2t/(1 + t²)`` with t the tangent of half the phase:
+        one call of the library instead of two, which cost as much as the Gram matrix of 1,000 features. Off by 4e-16.
+
         :param single: cosines and sines in float32, of phases within one turn that are exact to float32: off by 1e-7.
         """
         half = self.num_features // 2
@@ -190,12 +193,21 @@ class FourierBasis(Basis):
         for start in range(0, len(X), size):
             rows = slice(start, start + size)
             phase = (X[rows] - np.asarray(self.centre, dtype=np.float64)) @ turns
+            cosine, sine = out[rows, :half], out[rows, half:]
             if single:
                 phase -= np.rint(phase)
-            phase *= 2 * math.pi
-            phase = phase.astype(np.float32) if single else phase
-            np.cos(phase, out=out[rows, :half])
-            np.sin(phase, out=out[rows, half:])
+                phase *= 2 * math.pi
+                phase = phase.astype(np.float32)
+                np.cos(phase, out=cosine)
+                np.sin(phase, out=sine)
+                continue
+            phase *= math.pi
+            np.tan(phase, out=phase)
+            np.square(phase, out=cosine)
+            cosine += 1.0
+            np.divide(2.0, cosine, out=cosine)
+            np.multiply(phase, cosine, out=sine)
+            cosine -= 1.0
 
     def weight_prior(self, kernel: Kernel) -> DiagonalPrior:
         """Prior variances ``γⱼ = (2/m) S(ξⱼ)/q(ξⱼ)``, each for a cosine and a sine (theorem 5.1 of [1]). O(m d).

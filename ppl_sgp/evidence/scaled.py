@@ -28,7 +28,10 @@ from ..statistics.statistics import SufficientStatistics, uses_dual_form
 
 
 class Design(NamedTuple):
-    """What does not depend on hyperparameters or outputs: R, the Gram matrix A where a form uses it, and A − RᵀR."""
+    """What does not depend on hyperparameters or outputs: R, the Gram matrix A where a form uses it, and A − RᵀR.
+
+    The last is ``None`` in float32, and where R has digits that A lacks.
+    """
 
     factor: jax.Array
     gram: jax.Array
@@ -140,8 +143,8 @@ def solve(design: Design, parameters: Parameters) -> Solution:
     if design.factor.ndim == 1:
         return _solve_diagonal(design.factor * g, e)
     # In float32 the dual form keeps more digits: the rows of R are graded, and no solution for u,
-    # whose error the large entries of G would amplify, is needed.
-    if design.factor.dtype != jnp.float64 or uses_dual_form(*design.factor.shape):
+    # whose error the large entries of G would amplify, is needed. So it does where A lacks digits of R.
+    if design.gram_defect is None or uses_dual_form(*design.factor.shape):
         return _solve_dual(design.factor * g[None, :], e)
     return _solve_primal(design, g, e)
 

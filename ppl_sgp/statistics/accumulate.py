@@ -13,7 +13,7 @@ from tqdm.auto import tqdm
 from ..bases.basis import Basis
 from .checkpoint import Checkpoint
 from .moments import Moments
-from .rows import validated
+from .rows import as_float64, checked
 
 #: Bytes of features held at a time when no chunk size is given.
 CHUNK_BYTES = 2**25
@@ -30,42 +30,44 @@ def moments_of_arrays(
     progress: bool | None = None,
     checkpoint: Checkpoint | None = None,
     single: bool = False,
+    kind: type[Moments] = Moments,
 ) -> Moments:
     """Sums over all rows. O(n m²) time, O(m² + chunk·m) memory beside the arrays.
 
     Features are evaluated in float32 if ``single``, and summed in float64 always. With a checkpoint, sums go on from
-    what it has, and are written after each chunk.
+    what it has, and are written after each chunk. ``kind`` is the class of the sums.
 
-    :raises ValueError: for rows that cannot be used, or ``chunk_size`` below 1.
+    :raises ValueError: for rows that cannot be used.
     """
-    X, y, row_weights = validated(basis, X, y, row_weights)
-    size = max(1, CHUNK_BYTES // (8 * basis.num_features)) if chunk_size is None else chunk_size
-    if size != int(size) or size < 1:
-        raise ValueError(f"sufficient_statistics: `chunk_size` must be a whole number of at least 1; got {chunk_size}.")
-    size = int(size)
+    X, y, row_weights = checked(basis, X, y, row_weights)
+    size = default_chunk_size(basis) if chunk_size is None else chunk_size
     starts = range(0, len(X), size)
     m, total = basis.num_features, None if checkpoint is None else checkpoint.moments
     # Memory for one chunk and for its Gram matrix, used again and again: new pages cost more than the arithmetic.
-    Phi, gram = np.empty((min(size, len(X)), m)), np.empty((m, m))
+    memory, gram = np.empty((min(size, len(X)), m)), np.empty((m, m))
     with progress_bar(progress, len(starts), len(X)) as bar, _Filler(basis, single) as filler:
         for index, start in enumerate(starts):
-            rows = slice(start, start + size)
-            weights = None if row_weights is None else row_weights[rows]
-            chunk = Phi[: len(X[rows])]
-            if checkpoint is not None and checkpoint.covers(index, X[rows], y[rows], weights):
-                bar.update(len(chunk))
-                continue
-            filler.fill(X[rows], chunk)
-            part = Moments.of_rows(chunk, X[rows], y[rows], weights, gram)
-            total = part if total is None else total.absorb(part)
-            gram = np.empty((m, m)) if gram is total.gram else gram  # the first chunk's has become the total's
-            if checkpoint is not None:
-                checkpoint.record(total, X[rows], y[rows], weights)
-            bar.update(len(chunk))
+            chunk = slice(start, start + size)
+            rows, outputs = as_float64(X[chunk]), as_float64(y[chunk])
+            weights = None if row_weights is None else as_float64(row_weights[chunk])
+            if checkpoint is None or not checkpoint.covers(index, rows, outputs, weights):
+                Phi = memory[: len(rows)]
+                filler.fill(rows, Phi)
+                part = kind.of_rows(Phi, rows, outputs, weights, gram)
+                total = part if total is None else total.absorb(part)
+                gram = np.empty((m, m)) if gram is total.gram else gram  # the first chunk's has become the total's
+                if checkpoint is not None:
+                    checkpoint.record(total, rows, outputs, weights)
+            bar.update(len(rows))
     if checkpoint is not None:
         checkpoint.require_no_more(len(starts))
     assert total is not None  # at least one row has been validated
     return total
+
+
+def default_chunk_size(basis: Basis) -> int:
+    """How many rows of features fit :data:`CHUNK_BYTES`."""
+    return max(1, CHUNK_BYTES // (8 * basis.num_features))
 
 
 class _Filler:

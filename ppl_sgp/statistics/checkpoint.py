@@ -46,12 +46,13 @@ class Checkpoint:
     :param path: the file; it need not exist.
     :param basis: the basis of the pass.
     :param single: whether features are evaluated in float32.
-    :raises ValueError: on entering, if the file is damaged or of something else, was made with another basis or in
-        another precision, or is in use by another pass.
+    :param kind: the class of the sums.
+    :raises ValueError: on entering, if the file is damaged or of something else, was made with another basis, in
+        another precision or by another method, or is in use by another pass.
     """
 
-    def __init__(self, path: Any, basis: Basis, single: bool = False) -> None:
-        self._path, self._basis, self._single = Path(path), basis, single
+    def __init__(self, path: Any, basis: Basis, single: bool = False, kind: type[Moments] = Moments) -> None:
+        self._path, self._basis, self._single, self._kind = Path(path), basis, single, kind
         self._digests: list[bytes] = []
         self._lock = contextlib.ExitStack()
         self.moments: Moments | None = None
@@ -95,6 +96,10 @@ class Checkpoint:
             raise CheckpointError(
                 f"checkpoint {self._path} was made with float32_features={progress.single}. Pass the same, or another "
                 "file."
+            )
+        if type(moments) is not self._kind:
+            raise CheckpointError(
+                f"checkpoint {self._path} was made by another `method`. Pass the same, or another file."
             )
         self.moments, self._digests = moments, [row.tobytes() for row in np.asarray(progress.digests, dtype=np.uint8)]
 

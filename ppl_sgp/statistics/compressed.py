@@ -14,6 +14,7 @@ import numpy as np
 
 from .._pytree import pytree_dataclass
 from .moments import Moments
+from .root_moments import RootMoments
 
 #: Eigenvalues of the unit-diagonal Gram matrix below this multiple of ε·λ_max are rounding. Keeping one too many
 #: costs nothing but time; dropping one loses what a large prior variance could make of it.
@@ -31,7 +32,7 @@ class Compressed:
     :param reference_variance: rss/n, shape () or (q,): the noise variance around which constants are
         expanded, so that float32 evaluates small numbers.
     :param gram_defect: ``A − RᵀR``, shape (m, m): what rounding and the cut of null directions left; ``None`` if
-        the Gram matrix is diagonal.
+        the Gram matrix is diagonal, or if R is known better than A.
     :param output_defect: ``Φᵀy − Rᵀc``, shape (m,) or (q, m); ``None`` likewise.
     :param log_constant: ``½ Σ log ω − ½ n log(2π reference_variance)``, shape () or (q,).
     """
@@ -47,18 +48,17 @@ class Compressed:
 
 def compress(moments: Moments) -> Compressed:
     """Factor the Gram matrix and project the outputs on it. O(m³) time, O(m²) memory, independent of n."""
-    if moments.gram.ndim == 1:
-        factor, c = _project_diagonal(moments)
-        rank = int(np.count_nonzero(factor))
+    if isinstance(moments, RootMoments):
+        factor, c, rss = _project_root(moments)
     else:
-        factor, c = _project_dense(moments)
-        rank = len(factor)
-    rss = np.maximum(moments.sum_squares - np.sum(c**2, axis=0), 0.0)
+        factor, c = (_project_diagonal if moments.gram.ndim == 1 else _project_dense)(moments)
+        rss = np.maximum(moments.sum_squares - np.sum(c**2, axis=0), 0.0)
+    rank = int(np.count_nonzero(factor)) if factor.ndim == 1 else len(factor)
     if rank == int(moments.num_rows):
         rss = np.zeros_like(rss)
     projection = np.concatenate([c.T, rss[..., None]], axis=-1)
     defects = (None, None)
-    if factor.ndim == 2:
+    if factor.ndim == 2 and not isinstance(moments, RootMoments):
         defects = (moments.gram - factor.T @ factor, moments.feature_output.T - c.T @ factor)
     return Compressed(factor, projection, np.float64(rank), *_constants(moments, rss), *defects)
 
@@ -80,6 +80,20 @@ def _project_dense(moments: Moments) -> tuple[np.ndarray, np.ndarray]:
     root_eigenvalues, vectors = np.sqrt(eigenvalues[kept]), vectors[:, kept]
     c = (vectors.T @ (moments.feature_output.T / root).T).T / root_eigenvalues
     return root_eigenvalues[:, None] * vectors.T * root, c.T
+
+
+def _project_root(moments: RootMoments) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """R = ΣVᵀD^½ from the singular values of the root with columns of unit norm, whose digits a Gram matrix halves."""
+    m = moments.gram.shape[-1]
+    Phi, y = moments.root[:, :m], moments.root[:, m:]
+    norms = np.linalg.norm(Phi, axis=0)
+    norms = np.where(norms > 0, norms, 1.0)
+    left, singular, right = np.linalg.svd(Phi / norms, full_matrices=False)
+    rank = int(np.sum(singular[: int(moments.num_rows)] > RANK_TOLERANCE * np.finfo(np.float64).eps * singular[0]))
+    left, singular, right = left[:, :rank], singular[:rank], right[:rank]
+    c = left.T @ y
+    outputs, rss = np.shape(moments.sum_squares), np.sum((y - left @ c) ** 2, axis=0)
+    return singular[:, None] * right * norms, c.reshape(rank, *outputs), rss.reshape(outputs)
 
 
 def _project_diagonal(moments: Moments) -> tuple[np.ndarray, np.ndarray]:

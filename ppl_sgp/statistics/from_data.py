@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from tqdm.auto import tqdm
 
+from .. import _checks
 from ..bases.basis import Basis
 from .accumulate import moments_of_arrays, progress_bar
 from .checkpoint import Checkpoint, CheckpointError
+from .devices import is_sharded, sum_devices
+from .moments import Moments
+from .partitions import Part, Summed, is_partitioned, sum_partitions
+from .root_moments import RootMoments
+from .sources import TableChunks
 from .statistics import SufficientStatistics
+
+#: By the name of the method, the class of the sums.
+METHODS: dict[str, type[Moments]] = {"gram": Moments, "qr": RootMoments}
 
 
 class ChunkError(ValueError):
     """A chunk of the data was refused. What had been computed before it is kept.
 
     :param message: what was wrong with the chunk.
-    :param statistics: the statistics of all chunks before it, or ``None`` if it was the first.
+    :param statistics: the statistics of all chunks before it, or ``None`` if it was the first; of Dask, those of all
+        other partitions.
     """
 
     def __init__(self, message: str, statistics: SufficientStatistics | None) -> None:
@@ -36,14 +47,17 @@ def sufficient_statistics(
     row_weights: Any = None,
     checkpoint: Any = None,
     float32_features: bool = False,
+    method: str = "gram",
 ) -> SufficientStatistics:
     """Compress n rows, once and without loss, into statistics of size m (Evans 2022, section 5.2).
 
     Everything is evaluated and summed in float64 on the host, whatever JAX's precision. Takes
-    O(n m²) time and O(m² + chunk·m) memory.
+    O(n m²) time and O(m² + chunk·m) memory. Dask's collections are summed by its workers, and arrays of JAX that are
+    spread over devices where they are.
 
     :param basis: the frozen feature map.
-    :param X: inputs, shape (n, d); or an iterable of chunks ``(X, y)`` or ``(X, y, row_weights)``.
+    :param X: inputs, shape (n, d), an array of NumPy, JAX or Dask, or a memory map; or an iterable of chunks
+        ``(X, y)`` or ``(X, y, row_weights)``, such as :func:`~ppl_sgp.table_chunks` makes of tables.
     :param y: outputs, shape (n,), or (n, q) for q outputs that share the inputs. ``None`` if ``X``
         is an iterable of chunks.
     :param chunk_size: rows processed at a time; default as many as fit 32 MB of features.
@@ -56,9 +70,14 @@ def sufficient_statistics(
         of the signal.
     :param checkpoint: a file that keeps the sums after each chunk. After an interruption, or a crash, the same call
         goes on where it was, and ends with the same bits; chunks that have been summed are compared, not summed again.
+        Not for Dask, which survives lost workers itself, and not for arrays that are spread over devices.
+    :param method: ``"gram"``, sums of products; or ``"qr"``, by QR decompositions, some three times slower, for
+        ill-conditioned bases (monomials, splines on fine grids): products lose directions of the weights that the
+        features span less than 1e-8 of the strongest, which ``"qr"`` keeps down to 1e-16.
     :raises ValueError: for rows that cannot be used, saying which and what to do; for a checkpoint that is damaged, of
         another basis or of other rows, or in use.
-    :raises ChunkError: (a ``ValueError``) the same within an iterable, carrying the statistics so far.
+    :raises ChunkError: (a ``ValueError``) the same within an iterable, or on a worker of Dask, carrying the statistics
+        of what was not refused.
 
     .. doctest::
 
@@ -75,27 +94,63 @@ def sufficient_statistics(
             f"sufficient_statistics: `basis` must be a Basis such as sgp.FourierBasis; got {type(basis).__name__}. "
             "The order is sufficient_statistics(basis, X, y)."
         )
-    if y is None and not hasattr(X, "shape") and isinstance(X, Iterable):
-        if row_weights is not None or chunk_size is not None:
-            raise ValueError(
-                "sufficient_statistics: with an iterable of chunks, `row_weights` go into the chunks, "
-                "(X, y, row_weights), and `chunk_size` has no meaning; pass neither."
-            )
-        with _checkpoint(checkpoint, basis, float32_features) as kept:
-            return _of_chunks(basis, X, progress_bar(progress, None, None), kept, float32_features)
-    if y is None:
+    if method not in METHODS:
+        raise ValueError(f"sufficient_statistics: `method` must be one of {', '.join(METHODS)}; got {method!r}.")
+    if chunk_size is not None:
+        _checks.whole_number("chunk_size", chunk_size, 1, "sufficient_statistics")
+    chunked = y is None and not hasattr(X, "shape") and isinstance(X, Iterable)
+    if chunked and (row_weights is not None or chunk_size is not None):
+        raise ValueError(
+            "sufficient_statistics: with an iterable of chunks, `row_weights` go into the chunks, "
+            "(X, y, row_weights), and `chunk_size` has no meaning; pass neither."
+        )
+    if y is None and not chunked:
         raise ValueError("sufficient_statistics: `y` is missing. Pass arrays `X, y`, or an iterable of (X, y) chunks.")
-    with _checkpoint(checkpoint, basis, float32_features) as kept:
-        moments = moments_of_arrays(basis, X, y, row_weights, chunk_size, progress, kept, float32_features)
+    summed = functools.partial(moments_of_arrays, basis, single=float32_features, kind=METHODS[method])
+    if is_partitioned(X):
+        _refuse("summed by Dask", {"checkpoint": checkpoint}, "Dask computes parts of lost workers again by itself.")
+        within = functools.partial(summed, chunk_size=chunk_size, progress=False)
+        return _of_partitions(basis, X, sum_partitions(within, X, y, row_weights, progress))
+    if is_sharded(X):
+        options = {"checkpoint": checkpoint, "float32_features": float32_features, "method": method != "gram"}
+        _refuse("spread over devices", options, "Leave them out, or pass NumPy arrays.")
+        return SufficientStatistics(basis, sum_devices(basis, X, y, row_weights, chunk_size))
+    with _checkpoint(checkpoint, basis, float32_features, METHODS[method]) as kept:
+        if chunked:
+            return _of_chunks(basis, X, progress_bar(progress, None, None), kept, summed)
+        moments = summed(X, y, row_weights, chunk_size=chunk_size, progress=progress, checkpoint=kept)
         return SufficientStatistics(basis, moments)
 
 
-def _checkpoint(path: Any, basis: Basis, single: bool) -> AbstractContextManager[Checkpoint | None]:
-    return nullcontext() if path is None else Checkpoint(path, basis, single)
+def _refuse(where: str, options: dict[str, Any], remedy: str) -> None:
+    given = [name for name, value in options.items() if value]
+    if given:
+        raise ValueError(f"sufficient_statistics: rows {where} do not go with `{'`, `'.join(given)}`. {remedy}")
+
+
+def _checkpoint(
+    path: Any, basis: Basis, single: bool, kind: type[Moments]
+) -> AbstractContextManager[Checkpoint | None]:
+    return nullcontext() if path is None else Checkpoint(path, basis, single, kind)
+
+
+def _of_partitions(basis: Basis, source: Any, part: Part) -> SufficientStatistics:
+    if isinstance(source, TableChunks):
+        source.num_dropped = part.dropped
+    statistics = None if part.moments is None else SufficientStatistics(basis, part.moments)
+    if part.refused:
+        raise ChunkError(
+            f"{len(part.refused)} parts of the data were refused. {part.refused[0]} The statistics of all other parts "
+            "are in this error's `.statistics`; go on with `.update(X, y)`.",
+            statistics,
+        )
+    if statistics is None:
+        raise ValueError("sufficient_statistics: the partitions have no rows.")
+    return statistics
 
 
 def _of_chunks(
-    basis: Basis, chunks: Iterable[Any], bar: tqdm, checkpoint: Checkpoint | None, single: bool
+    basis: Basis, chunks: Iterable[Any], bar: tqdm, checkpoint: Checkpoint | None, summed: Summed
 ) -> SufficientStatistics:
     statistics, count = None, 0
     if checkpoint is not None and checkpoint.moments is not None:
@@ -108,7 +163,7 @@ def _of_chunks(
                 if checkpoint is not None and checkpoint.covers(index, X, y, row_weights):
                     bar.update(len(X))
                     continue
-                moments = moments_of_arrays(basis, X, y, row_weights, progress=False, single=single)
+                moments = summed(X, y, row_weights, progress=False)
                 if statistics is not None:
                     statistics.require_compatible(basis, moments)
             except CheckpointError:

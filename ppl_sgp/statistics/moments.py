@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
 
 from .._pytree import pytree_dataclass
+
+#: The sums that need no features.
+DESCRIPTION = ("num_rows", "log_weights", "y_mean", "x_mean", "x_square", "x_min", "x_max")
 
 
 @pytree_dataclass
@@ -52,24 +56,21 @@ class Moments:
 
         ``gram``, (m, m), is memory for the Gram matrix. NumPy makes it by a symmetric rank-k update: half the work.
         """
-        scaled_Phi, scaled_y, log_weights = Phi, y, np.float64(0.0)
+        scaled_Phi, scaled_y = Phi, y
         if row_weights is not None:
             root = np.sqrt(row_weights)
             scaled_Phi, scaled_y = Phi * root[:, None], (y.T * root).T
-            log_weights = np.sum(np.log(row_weights))
-        x_mean = X.mean(axis=0)
         return cls(
             gram=np.matmul(scaled_Phi.T, scaled_Phi, out=gram),
             feature_output=scaled_Phi.T @ scaled_y,
             sum_squares=np.sum(scaled_y**2, axis=0),
-            num_rows=np.float64(len(X)),
-            log_weights=log_weights,
-            y_mean=y.mean(axis=0),
-            x_mean=x_mean,
-            x_square=np.sum((X - x_mean) ** 2, axis=0),
-            x_min=X.min(axis=0),
-            x_max=X.max(axis=0),
+            **description(X, y, row_weights),
         )
+
+    def plain(self, **changes: Any) -> Moments:
+        """The same sums with some replaced, and nothing that a subclass keeps beside them."""
+        names = [field.name for field in dataclasses.fields(Moments)]
+        return Moments(**{name: changes.get(name, getattr(self, name)) for name in names})
 
     def __add__(self, other: Moments) -> Moments:
         return self._joined(other, add_grams(self.gram, other.gram))
@@ -94,6 +95,15 @@ class Moments:
             x_min=np.minimum(self.x_min, other.x_min),
             x_max=np.maximum(self.x_max, other.x_max),
         )
+
+
+def description(X: np.ndarray, y: np.ndarray, row_weights: np.ndarray | None) -> dict[str, Any]:
+    """The sums that need no features, by name."""
+    x_mean = X.mean(axis=0)
+    log_weights = np.float64(0.0) if row_weights is None else np.sum(np.log(row_weights))
+    squares = np.sum((X - x_mean) ** 2, axis=0)
+    values = (np.float64(len(X)), log_weights, y.mean(axis=0), x_mean, squares, X.min(axis=0), X.max(axis=0))
+    return dict(zip(DESCRIPTION, values, strict=True))
 
 
 def add_grams(left: np.ndarray, right: np.ndarray) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,24 +21,29 @@ class TableChunks:
     """Chunks ``(X, y)`` or ``(X, y, row_weights)`` of a table; made by :func:`table_chunks`. May be iterated again.
 
     :ivar num_dropped: rows that were left out for missing values, in the last or current iteration.
+    :ivar table: the table.
+    :ivar columns: names of the columns of X, of y, and of the row weights if there are any.
+    :ivar chunks_of: chunks of another table in the same way, a function of the table.
     """
 
     def __init__(
         self,
+        table: Any,
         blocks: Callable[[list[str]], Iterator[Block]],
+        chunks_of: Callable[[Any], TableChunks],
         inputs: Sequence[str],
         outputs: str | Sequence[str],
         row_weights: str | None,
         missing: str,
     ) -> None:
-        self._blocks, self._inputs, self._outputs = blocks, list(inputs), outputs
-        self._row_weights, self._missing = row_weights, missing
+        self.table, self._blocks, self.chunks_of = table, blocks, chunks_of
+        self._inputs, self._outputs, self._row_weights, self._missing = list(inputs), outputs, row_weights, missing
+        self.columns = _columns(inputs, outputs, row_weights)
         self.num_dropped = 0
 
     def __iter__(self) -> Iterator[tuple[np.ndarray, ...]]:
         self.num_dropped, first = 0, 0
-        outputs = [self._outputs] if isinstance(self._outputs, str) else list(self._outputs)
-        names = [*self._inputs, *outputs, *([] if self._row_weights is None else [self._row_weights])]
+        names, num_outputs = self.columns, 1 if isinstance(self._outputs, str) else len(self._outputs)
         for block in self._blocks(names):
             rows = np.stack([_floating(name, block[name]) for name in names], axis=1)
             bad = np.isnan(rows)
@@ -52,7 +58,7 @@ class TableChunks:
             self.num_dropped += len(rows) - len(kept)
             if len(kept):
                 d = len(self._inputs)
-                y = kept[:, d] if isinstance(self._outputs, str) else kept[:, d : d + len(outputs)]
+                y = kept[:, d] if isinstance(self._outputs, str) else kept[:, d : d + num_outputs]
                 yield (kept[:, :d], y) if self._row_weights is None else (kept[:, :d], y, kept[:, -1])
 
 
@@ -69,7 +75,7 @@ def table_chunks(
 
     Takes a pandas ``DataFrame``; a pyarrow ``Table``, ``Dataset`` or ``RecordBatchReader``; the path of a Parquet file,
     or of a folder of them; an xarray ``Dataset`` of one-dimensional variables (from NetCDF or Zarr, opened lazily); a
-    Dask ``DataFrame``, one partition after the other. Arrays go into ``sufficient_statistics`` directly.
+    Dask ``DataFrame``, whose partitions are summed by its scheduler. Arrays go into ``sufficient_statistics`` directly.
 
     :param table: the table.
     :param inputs: names of the columns of X, in the order of the basis's inputs.
@@ -105,12 +111,17 @@ def table_chunks(
             f"{type(table).__module__}.{type(table).__name__}. Arrays go into sufficient_statistics directly."
         )
     names, read = READERS[library](table, chunk_size)
-    outputs = [output] if isinstance(output, str) else list(output)
-    wanted = [*inputs, *outputs, *([] if row_weights is None else [row_weights])]
-    absent = [name for name in wanted if name not in names]
+    absent = [name for name in _columns(inputs, output, row_weights) if name not in names]
     if absent:
         raise ValueError(f"table_chunks: the table lacks the columns {absent}; it has {sorted(map(str, names))}.")
-    return TableChunks(read, inputs, output, row_weights, missing)
+    options: dict[str, Any] = {"row_weights": row_weights, "missing": missing, "chunk_size": chunk_size}
+    chunks_of = functools.partial(table_chunks, inputs=inputs, output=output, **options)
+    return TableChunks(table, read, chunks_of, inputs, output, row_weights, missing)
+
+
+def _columns(inputs: Sequence[str], output: str | Sequence[str], row_weights: str | None) -> list[str]:
+    outputs = [output] if isinstance(output, str) else list(output)
+    return [*inputs, *outputs, *([] if row_weights is None else [row_weights])]
 
 
 Reader = tuple[list[Any], Callable[[list[str]], Iterator[Block]]]

@@ -17,6 +17,7 @@ from .accumulate import moments_of_arrays
 from .compressed import Compressed, compress
 from .downdate import downdated
 from .moments import Moments
+from .root_moments import RootMoments
 from .storage import read, write
 
 #: Norms, relative to the largest, down to which rotated features are made orthonormal: to 1e-8, in float64.
@@ -144,6 +145,11 @@ class SufficientStatistics:
                 "Statistics can be added only if they were computed with the same basis; these bases differ. "
                 "Keep one basis (save it with the statistics) and compute both from it."
             )
+        if type(self.moments) is not type(moments):
+            raise ValueError(
+                "Statistics can be added only if they were computed in the same way; one of these comes from "
+                '`method="qr"`, whose digits the other lacks. Compute both alike.'
+            )
         if np.shape(self.moments.sum_squares) != np.shape(moments.sum_squares):
             raise ValueError(
                 f"Statistics to be added must have the same outputs; got y of shape (n, …) with trailing shapes "
@@ -158,7 +164,7 @@ class SufficientStatistics:
         :param row_weights: known relative noise precisions, shape (n_new,).
         :raises ValueError: as :func:`~ppl_sgp.sufficient_statistics`; the statistics stay as they were.
         """
-        moments = moments_of_arrays(self.basis, X, y, row_weights)
+        moments = moments_of_arrays(self.basis, X, y, row_weights, kind=type(self.moments))
         self.require_compatible(self.basis, moments)
         return SufficientStatistics(self.basis, self.moments + moments)
 
@@ -184,6 +190,11 @@ class SufficientStatistics:
             >>> window.num_rows, bool(np.abs(window.moments.gram - anew.moments.gram).max() < 1e-12)
             (40, True)
         """
+        if isinstance(self.moments, RootMoments):
+            raise ValueError(
+                'forget: subtracting loses the digits that `method="qr"` keeps. Compute the statistics of the rows '
+                "that are left anew, or keep those of each period apart and add up what the window needs."
+            )
         part = moments_of_arrays(self.basis, X, y, row_weights)
         self.require_compatible(self.basis, part)
         return SufficientStatistics(self.basis, downdated(self.moments, part))
@@ -239,9 +250,8 @@ class SufficientStatistics:
         rotated_c[..., : len(singular)] = (c @ left) * (singular / units)
         rotation = root @ right.T
         rotation[:, : len(singular)] /= units
-        moments = rebuild(Moments, {**vars(self.moments), "gram": gram, "feature_output": rotated_c.T})
         basis = RotatedBasis(self.basis, rotation, normalised)
-        return SufficientStatistics(basis, moments)
+        return SufficientStatistics(basis, self.moments.plain(gram=gram, feature_output=rotated_c.T))
 
     def with_projection(self, projection: Any) -> SufficientStatistics:
         """Statistics of other data at the same inputs, such as a draw of the evidence site: for simulation studies.
@@ -263,10 +273,10 @@ class SufficientStatistics:
             "sum_squares": np.sum(c**2, axis=-1) + rss,
             "y_mean": np.full_like(self.moments.y_mean, np.nan),
         }
-        simulated = SufficientStatistics(self.basis, rebuild(Moments, {**vars(self.moments), **changed}))
+        simulated = SufficientStatistics(self.basis, self.moments.plain(**changed))
         # The factor is that of the same inputs; only the values change.
         exact = {"projection": projection}
-        if not self.is_diagonal:
+        if self.compressed.gram_defect is not None:
             exact |= {name: np.zeros_like(getattr(self.compressed, name)) for name in ("gram_defect", "output_defect")}
         simulated.compressed = rebuild(Compressed, {**vars(self.compressed), **exact})
         return simulated

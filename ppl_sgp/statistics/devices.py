@@ -1,0 +1,144 @@
+"""The pass over arrays whose rows are spread over devices, of one process or of several, where they are."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from .. import _checks
+from ..bases.basis import Basis
+from .accumulate import default_chunk_size
+from .moments import Moments
+
+ROWS = "sufficient_statistics: with `X` spread over devices, "
+
+
+def is_sharded(X: Any) -> bool:
+    """Whether rows are spread over the devices of a mesh; other arrays of JAX are read by the host."""
+    return isinstance(X, jax.Array) and _checks.is_concrete(X) and _row_axes(X.sharding) is not None
+
+
+def _row_axes(sharding: Any) -> Any:
+    return sharding.spec[0] if isinstance(sharding, NamedSharding) and len(sharding.spec) else None
+
+
+def sum_devices(basis: Basis, X: jax.Array, y: Any, row_weights: Any, chunk_size: int | None) -> Moments:
+    """Sums over the rows of global arrays, in float64: each device sums its own rows, then all add up.
+
+    O(n m²/devices) time, and O(m² + chunk·m) memory on each device beside the arrays. In programs of several processes
+    all must call it, as any computation on global arrays, and all get the result.
+
+    :param X: inputs (n, d), a global array whose rows are spread over devices, and its columns are not.
+    :param y: outputs (n,) or (n, q), with rows spread alike; or an array of the host, the same in all processes.
+    :param row_weights: precisions (n,), likewise, or ``None``.
+    :raises ValueError: for shapes or shardings that do not fit, and for entries that are not finite; in all processes.
+    """
+    _checks.inputs_matrix(X, basis.input_dim, "sufficient_statistics")
+    sharding = X.sharding
+    assert isinstance(sharding, NamedSharding)
+    rows = _row_axes(sharding)
+    if len(sharding.spec) > 1 and sharding.spec[1] is not None:
+        raise ValueError(f"{ROWS}its columns must not be; got {sharding.spec}. Use PartitionSpec(axis).")
+    with jax.enable_x64(True):  # here alone: statistics are float64 whatever JAX's precision
+        y = _spread("y", y, len(X), sharding, rows)
+        omega = None if row_weights is None else _spread("row_weights", row_weights, len(X), sharding, rows)
+        names = (rows,) if isinstance(rows, str) else tuple(rows)
+        described = _over_devices(_describe, (names,), sharding.mesh, rows, basis, X, y, omega)
+        _require_usable(described.pop("bad"))
+        basis._check_domain(np.stack([described["x_min"], described["x_max"]]))
+        size = default_chunk_size(basis) if chunk_size is None else chunk_size
+        gram, feature_output = _over_devices(_multiply, (names, size), sharding.mesh, rows, basis, X, y, omega)
+    return Moments(gram=gram, feature_output=feature_output, **described)
+
+
+def _spread(name: str, values: Any, num_rows: int, sharding: NamedSharding, rows: Any) -> jax.Array:
+    if np.ndim(values) < 1 or np.shape(values)[0] != num_rows:
+        raise ValueError(f"{ROWS}`{name}` must have {num_rows} rows as well; got shape {np.shape(values)}.")
+    if not isinstance(values, jax.Array):
+        values = np.asarray(values)
+    if values.dtype.kind not in "iuf" or values.ndim > 2:
+        raise ValueError(f"{ROWS}`{name}` must hold real numbers, (n,) or (n, q); got {values.dtype}, {values.shape}.")
+    return jax.device_put(values, NamedSharding(sharding.mesh, PartitionSpec(rows)))
+
+
+def _require_usable(bad: Any) -> None:
+    for name, count in zip(("X", "y", "row_weights"), bad, strict=True):
+        if count:
+            wanted = "positive and finite" if name == "row_weights" else "finite"
+            raise ValueError(
+                f"{ROWS}`{name}` has {count:.0f} entries that are not {wanted}; drop or impute those rows first."
+            )
+
+
+def _over_devices(local: Callable[..., Any], options: tuple[Any, ...], *arguments: Any) -> Any:
+    """What ``local`` makes of a basis and of each device's rows, the same on all devices, as NumPy arrays."""
+    return jax.tree.map(lambda array: np.array(array.addressable_data(0)), _compiled(local, options, *arguments))
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1, 2, 3))
+def _compiled(
+    local: Callable[..., Any], options: tuple[Any, ...], mesh: Mesh, rows: Any, basis: Basis, *arrays: Any
+) -> Any:
+    in_specs = (PartitionSpec(), *(PartitionSpec(rows) for _ in arrays))
+    mapped = jax.shard_map(functools.partial(local, *options), mesh=mesh, in_specs=in_specs, out_specs=PartitionSpec())
+    return mapped(basis, *arrays)
+
+
+def _describe(names: tuple[str, ...], _: Basis, X: Any, y: Any, omega: Any) -> dict[str, jax.Array]:
+    """What needs no features, and how many entries cannot be used."""
+    X, y, weight = X.astype(jnp.float64), y.astype(jnp.float64), _precisions(X, omega)
+
+    def total(array):
+        return jax.lax.psum(jnp.sum(array, axis=0), names)
+
+    num_rows = total(jnp.ones_like(weight))
+    x_mean = total(X) / num_rows
+    bad = (~jnp.isfinite(X), ~jnp.isfinite(y), ~((weight > 0) & jnp.isfinite(weight)))
+    return {
+        "sum_squares": total(_scaled(y, weight) * y),
+        "num_rows": num_rows,
+        "log_weights": total(jnp.log(weight)),
+        "y_mean": total(y) / num_rows,
+        "x_mean": x_mean,
+        "x_square": total((X - x_mean[None, :]) ** 2),
+        "x_min": jax.lax.pmin(X.min(axis=0), names),
+        "x_max": jax.lax.pmax(X.max(axis=0), names),
+        "bad": jnp.stack([total(entries.ravel().astype(jnp.float64)) for entries in bad]),
+    }
+
+
+def _multiply(names: tuple[str, ...], size: int, basis: Basis, X: Any, y: Any, omega: Any) -> tuple[Any, Any]:
+    """ΦᵀΩΦ and ΦᵀΩy, a chunk of rows of each device at a time."""
+    size = min(size, len(X))
+    count = -(-len(X) // size)
+    fill = count * size - len(X)  # copies of the last row with weight zero
+
+    def chunks(array, mode):
+        pads = [(0, fill)] + [(0, 0)] * (array.ndim - 1)
+        return jnp.pad(array, pads, mode=mode).reshape(count, size, *array.shape[1:])
+
+    def add(total, chunk):
+        X, y, weight = chunk
+        Phi = basis._features(X.astype(jnp.float64), jnp)
+        weighted = _scaled(Phi, weight)
+        return (total[0] + weighted.T @ Phi, total[1] + weighted.T @ y.astype(jnp.float64)), None
+
+    m = basis.num_features
+    zero = jax.lax.pcast((jnp.zeros((m, m)), jnp.zeros((m, *y.shape[1:]))), names, to="varying")
+    rows = (chunks(X, "edge"), chunks(y, "edge"), chunks(_precisions(X, omega), "constant"))
+    total, _ = jax.lax.scan(add, zero, rows)
+    return jax.lax.psum(total, names)
+
+
+def _precisions(X: Any, omega: Any) -> jax.Array:
+    return jnp.ones_like(X[:, 0], dtype=jnp.float64) if omega is None else omega.astype(jnp.float64)
+
+
+def _scaled(rows: jax.Array, weight: jax.Array) -> jax.Array:
+    return rows * weight.reshape(-1, *[1] * (rows.ndim - 1))

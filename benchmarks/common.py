@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import resource
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -94,6 +95,11 @@ def interleaved_medians(
                 jax.block_until_ready(function())
             seconds[name].append((time.perf_counter() - start) / calls[name])
     return {name: median(values) for name, values in seconds.items()}
+
+
+def peak_gib() -> float:
+    """The largest resident memory this process has had, in GiB (Linux counts in KiB)."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
 
 
 def timed(function: Callable[..., Any], *arguments: Any) -> tuple[float, Any]:

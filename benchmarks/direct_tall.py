@@ -11,38 +11,22 @@ the method; features are evaluated in float32. Timed: generating, the pass over 
 from __future__ import annotations
 
 import argparse
-import resource
 import time
-from collections.abc import Iterator
 
 import jax
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
-from common import duration, print_conclusion, print_header, print_table
+from common import duration, peak_gib, print_conclusion, print_header, print_table
+from generated import INPUTS, NOISE, ROWS, chunks, rows
 
 import ppl_sgp as sgp
-
-INPUTS, CHUNK, NOISE = 11, 2**16, 0.5
-
-
-def rows(seed: int, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Inputs and the noise-free function: smooth, of variance about one."""
-    X = np.random.default_rng([1, seed]).normal(size=(n, INPUTS))
-    f = np.sin(X[:, 0]) + 0.7 * np.cos(1.5 * X[:, 1]) * np.tanh(X[:, 2]) + 0.5 * X[:, 3] + 0.2 * X[:, 4] * X[:, 5]
-    return X, f
-
-
-def chunks(n: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    for seed, start in enumerate(range(0, n, CHUNK)):
-        X, f = rows(seed, min(CHUNK, n - start))
-        yield X, f + NOISE * np.random.default_rng([2, seed]).normal(size=len(f))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--smoke", action="store_true", help="seconds")
-    parser.add_argument("--rows", type=int, default=2_049_280)
+    parser.add_argument("--rows", type=int, default=ROWS)
     parser.add_argument("--new-rows", type=int, default=200_000)
     parser.add_argument("--features", type=int, default=2000)
     args = parser.parse_args()
@@ -69,7 +53,7 @@ def main() -> None:
     prediction = result.predict(X, max_memory=2e8)
     rmse = float(np.sqrt(np.mean((prediction.mean - f) ** 2)))
     predicted = time.perf_counter() - begun
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    peak = peak_gib()
     total = passed + fitted
     table = [
         ["generating rows (within the pass)", duration(generated)],

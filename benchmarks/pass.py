@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import multiprocessing
-import resource
 import time
 from collections.abc import Iterator
 from statistics import median
@@ -21,7 +20,7 @@ from statistics import median
 import jax
 import numpy as np
 import numpyro
-from common import duration, print_conclusion, print_header, print_table
+from common import duration, peak_gib, print_conclusion, print_header, print_table
 from scipy.linalg.blas import dsyrk
 
 import ppl_sgp as sgp
@@ -59,7 +58,7 @@ def pass_seconds(basis: sgp.FourierBasis, X: np.ndarray, y: np.ndarray, single: 
 def peak_memory(n: int, m: int, queue: multiprocessing.Queue) -> None:
     begun = time.perf_counter()
     sgp.sufficient_statistics(basis_of(m), chunks(n))
-    queue.put((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20, time.perf_counter() - begun))
+    queue.put((peak_gib(), time.perf_counter() - begun))
 
 
 def main() -> None:

@@ -16,6 +16,7 @@ from .bases.polynomial import PolynomialBasis
 from .bases.rotated import RotatedBasis
 from .bases.stack import StackedBasis, stack
 from .bases.user import CallableBasis
+from .continuation import continue_with
 from .diagnostics.kernel_draws import kernel_draws
 from .diagnostics.leave_one_out import leave_one_out
 from .diagnostics.relevance_summary import relevance_summary
@@ -95,6 +96,7 @@ __all__ = [
     "SufficientStatistics",
     "TableChunks",
     "WeightPrior",
+    "continue_with",
     "direct",
     "evidence_cost",
     "fit_evidence",

@@ -142,11 +142,12 @@ def solve(design: Design, parameters: Parameters) -> Solution:
     e = (parameters.projection[:-1] - fitted) / parameters.noise_scale
     if design.factor.ndim == 1:
         return _solve_diagonal(design.factor * g, e)
-    # In float32 the dual form keeps more digits: the rows of R are graded, and no solution for u,
-    # whose error the large entries of G would amplify, is needed. So it does where A lacks digits of R.
-    if design.gram_defect is None or uses_dual_form(*design.factor.shape):
-        return _solve_dual(design.factor * g[None, :], e)
-    return _solve_primal(design, g, e)
+    if design.gram_defect is not None and not uses_dual_form(*design.factor.shape):
+        return _solve_primal(design, g, e)
+    # Where A lacks digits of R, the dual form keeps them: no solution for u, whose error the large entries of G would
+    # amplify, is needed; nor is GGᵀ, which squares the condition number.
+    G = design.factor * g[None, :]
+    return _solve_dual(G, e, qr_factor(G.T) if design.gram_defect is None else _cholesky(G @ G.T))
 
 
 def _solve_diagonal(G: jax.Array, e: jax.Array) -> Solution:
@@ -161,23 +162,13 @@ def _solve_primal(design: Design, g: jax.Array, e: jax.Array) -> Solution:
     return Solution(u, 1 - _inverse_diagonal(L), e - design.factor @ (g * u), _log_determinant(L))
 
 
-def _solve_dual(G: jax.Array, e: jax.Array) -> Solution:
+def _solve_dual(G: jax.Array, e: jax.Array, L: jax.Array) -> Solution:
     """Factors of size rank: I + GGᵀ = LLᵀ, by the identity (I + GᵀG)⁻¹Gᵀ = Gᵀ(I + GGᵀ)⁻¹."""
-    L = _unit_factor(G)
     residual = cho_solve((L, True), e)
     residual = residual + cho_solve((L, True), e - residual - G @ (G.T @ residual))
     half = solve_triangular(L, G, lower=True)
     u = G.T @ residual
     return Solution(u, jnp.sum(half**2, axis=0), residual, _log_determinant(L))
-
-
-def _unit_factor(G: jax.Array) -> jax.Array:
-    """Lower triangular L with ``LLᵀ = I + GGᵀ``.
-
-    float64 uses a Cholesky factorisation. In float32 forming GGᵀ would square the condition number
-    beyond its digits, so L comes from a QR factorisation.
-    """
-    return _cholesky(G @ G.T) if G.dtype == jnp.float64 else qr_factor(G.T)
 
 
 def _cholesky(gram: jax.Array) -> jax.Array:

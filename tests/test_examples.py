@@ -36,14 +36,22 @@ def test_quickstart_writes_what_it_promises(tmp_path):
     assert (tmp_path / "out" / "co2.png").read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.float64_only  # the scripts choose their precision themselves
-def test_readme_code_runs(tmp_path):
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
-    assert len(blocks) >= 2
-    own_model = """
+README_CHECK = """
 point = dict(lengthscale=1.0, amplitude=1.0, noise_scale=0.3)
 assert np.isfinite(numpyro.infer.util.log_density(model, (stats,), {}, point)[0])
 """
-    (tmp_path / "readme.py").write_text("\n".join(blocks) + own_model, encoding="utf-8")
-    finished = run([str(tmp_path / "readme.py")], tmp_path)
+PAGES = {"README.md": (2, README_CHECK), "docs/tall_data.md": (6, "")}
+
+
+@pytest.mark.float64_only  # the scripts choose their precision themselves
+@pytest.mark.parametrize("page", PAGES)
+def test_code_of_a_page_runs_and_prints_what_it_says(page, tmp_path):
+    least, check = PAGES[page]
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL)
+    assert len(blocks) >= least
+    (tmp_path / "page.py").write_text("\n".join(blocks) + check, encoding="utf-8")
+    finished = run([str(tmp_path / "page.py")], tmp_path)
     assert finished.returncode == 0, finished.stderr
+    said = re.findall(r"^print\(.*\)  # (.*)$", "\n".join(blocks), re.MULTILINE)
+    if page.startswith("docs"):
+        assert finished.stdout.splitlines() == said

@@ -1,0 +1,150 @@
+"""Held-out log density against wall time: type-I inference here, and the sparse GPs of other libraries.
+
+Split 0 of the sets, inputs and y standardised on the training rows; log density and RMSE of the test rows so too.
+Every method has a squared exponential with a lengthscale an input, and starts at lengthscales √d/2, amplitude 1, noise
+0.3. Settings are those that its documentation suggests at this size, none tuned on these sets:
+
+  ppl_sgp       lengthscales of an exact GP on 1,000 rows; m eigenfunctions of it on a grid; free variances of the
+                principal directions; NUTS, 4 chains of 250 + 250 draws (type-I)
+  ppl_sgp type-II   the same, at the maximum of evidence times hyper-prior
+  gpytorch SGPR / SVGP   500 inducing points; Adam, 100 steps of 0.1 / 20 epochs of 0.01 in batches of 1,024
+  gpflow SGPR   500 inducing points, L-BFGS, 100 iterations
+  numpyro hsgp  up to 3 inputs; m functions in all, boundary 1.5; explicit weights, SVI with AutoNormal, 2,000 steps
+  sklearn exact GP   on 2,000 rows, three starts
+
+Methods whose library is missing are left out. GPflow needs NumPy 1 and JAX NumPy 2, so they want an environment each,
+and the same file:
+
+    python benchmarks/peers.py --data DIRECTORY --csv peers.csv --figure peers.png
+    environment-of-gpflow/bin/python benchmarks/peers.py --data DIRECTORY --csv peers.csv --figure peers.png
+    python benchmarks/peers.py --smoke
+
+Data as for uci_type1.py. Rows that are in the CSV are not run again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import gzip
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from peer_methods import METHODS, Missing, Moments, Split
+
+SETS = ("kin40k", "tamielectric")
+FIELDS = ("set", "method", "version", "log_density", "rmse", "seconds")
+
+
+def read(folder: Path | None, name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Inputs, outputs and the test rows of split 0; generated rows without a folder."""
+    if folder is None:
+        rng = np.random.default_rng(0)
+        X = rng.uniform(size=(120, 2))
+        return X, np.sin(4 * X[:, 0]) + X[:, 1] + 0.1 * rng.standard_normal(120), np.arange(120) % 5 == 0
+    data, mask = (
+        np.loadtxt(gzip.open(folder / name / file, "rt"), delimiter=",", ndmin=2)
+        for file in ("data.csv.gz", "test_mask.csv.gz")
+    )
+    return data[:, :-1], data[:, -1], mask[:, 0] > 0
+
+
+def scores(moments: Moments, y: np.ndarray) -> tuple[float, float]:
+    """Mean log density and RMSE; draws along a first axis are a mixture."""
+    mean, variance = (np.atleast_2d(part) for part in moments)
+    density = -0.5 * (np.log(2 * np.pi * variance) + (y - mean) ** 2 / variance)
+    return float(np.mean(np.logaddexp.reduce(density) - np.log(len(density)))), float(
+        np.sqrt(np.mean((mean.mean(axis=0) - y) ** 2))
+    )
+
+
+def run(args: argparse.Namespace, known: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    from importlib.metadata import PackageNotFoundError, version
+
+    done = {(row["set"], row["method"]) for row in known}
+    rows = list(known)
+    for name in args.sets:
+        X, y, test = read(args.data, name)
+        centre, unit = X[~test].mean(axis=0), X[~test].std(axis=0)
+        X, y = (X - centre) / unit, (y - y[~test].mean()) / y[~test].std()
+        split = Split(X[~test], y[~test], X[test], args.features, args.inducing, 0.02 if args.smoke else 1.0)
+        for method in args.methods:
+            package, predict = METHODS[method]
+            if (name, method) in done:
+                continue
+            started = time.perf_counter()
+            try:
+                release = version(package)
+                moments = predict(split)
+            except (Missing, PackageNotFoundError, ImportError) as reason:
+                print(f"{name}, {method}: left out ({reason})", flush=True)
+                continue
+            seconds = time.perf_counter() - started
+            density, rmse = scores(moments, y[test])
+            rows.append(dict(zip(FIELDS, (name, method, release, density, rmse, seconds), strict=True)))
+            print(rows[-1], flush=True)
+            if args.csv:
+                new = not args.csv.exists()
+                with args.csv.open("a", newline="") as file:
+                    writer = csv.DictWriter(file, FIELDS)
+                    if new:
+                        writer.writeheader()
+                    writer.writerow({k: f"{v:.6g}" if isinstance(v, float) else v for k, v in rows[-1].items()})
+    return rows
+
+
+def draw(rows: list[dict[str, Any]], path: Path) -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    sets = list(dict.fromkeys(row["set"] for row in rows))
+    figure, axes = plt.subplots(1, len(sets), figsize=(5 * len(sets), 4), layout="constrained", squeeze=False)
+    for ax, name in zip(axes[0], sets, strict=True):
+        for row in (row for row in rows if row["set"] == name):
+            ax.semilogx(row["seconds"], row["log_density"], "o", color="C3" if "ppl" in row["method"] else "C0")
+            ax.annotate(row["method"], (row["seconds"], row["log_density"]), (4, 4), textcoords="offset points")
+        ax.set(title=name, xlabel="seconds", ylabel="mean log density of test rows")
+        ax.margins(0.25)
+    figure.savefig(path, dpi=150)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--smoke", action="store_true", help="generated rows, tiny sizes")
+    parser.add_argument("--data", type=Path, help="folder of the data sets")
+    parser.add_argument("--sets", nargs="+", default=list(SETS))
+    parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=list(METHODS))
+    parser.add_argument("--features", type=int, default=1000)
+    parser.add_argument("--inducing", type=int, default=500)
+    parser.add_argument("--csv", type=Path)
+    parser.add_argument("--figure", type=Path)
+    args = parser.parse_args()
+    if args.smoke:
+        args.data, args.csv, args.sets, args.features, args.inducing = None, None, ["generated"], 25, 10
+    elif args.data is None:
+        parser.error("--data is needed, except with --smoke")
+    try:
+        import numpyro
+        from common import print_header, print_table
+    except ImportError:  # the environment of GPflow
+        print_table = None
+    else:
+        numpyro.enable_x64()
+        print_header("Log density against time", {k: v for k, v in vars(args).items() if k not in ("smoke", "data")})
+    known = []
+    if args.csv and args.csv.exists():
+        with args.csv.open(newline="") as file:
+            known = [{k: float(v) if k in FIELDS[3:] else v for k, v in row.items()} for row in csv.DictReader(file)]
+    rows = run(args, known)
+    if print_table is not None:
+        print_table(FIELDS, [[row[name] for name in FIELDS] for row in rows])
+    if args.figure:
+        draw(rows, args.figure)
+
+
+if __name__ == "__main__":
+    main()

@@ -68,15 +68,16 @@ def test_host_features_are_float64_whatever_comes(basis):
 
 @pytest.mark.float64_only
 @pytest.mark.parametrize("single", [False, True], ids=["float64", "float32"])
-def test_features_of_the_pass_are_those_of_the_library_also_at_half_turns(single):
-    turns = np.concatenate([np.linspace(-3, 3, 4097), [np.nextafter(0.5, 0), 1e-300, 12345.25]])
-    basis = sgp.FourierBasis(np.array([[1.0], [2.0]]), np.zeros(2), np.zeros(1), (SE(1.0),))
-    filled = np.full((len(turns), 4), np.nan)
+def test_features_of_the_pass_are_exact_in_turns(single):
+    """Of phases that are exact in turns, beside decimals of π: also half turns, many turns and tiny ones."""
+    turns = np.concatenate([np.linspace(-3, 3, 4097), [np.nextafter(0.5, 0), 1e-300, 12345.25, -(2.0**40) - 0.125]])
+    basis = sgp.FourierBasis(np.array([[1.0]]), np.zeros(1), np.zeros(1), (SE(1.0),))
+    filled = np.full((len(turns), 2), np.nan)
     basis.fill_features(turns[:, None], filled, single)
-    exact = 2 * np.pi * (turns[:, None] * basis.frequencies[:, 0])
-    expected = np.concatenate([np.cos(exact), np.sin(exact)], axis=1)
-    assert np.max(np.abs(filled - expected)[:-1]) < (2e-7 if single else 4e-15)  # the phase itself is rounded: 38 ε/2
-    assert np.max(np.abs(filled - expected)) < (2e-7 if single else 3e-11)
+    pi = np.longdouble("3.14159265358979323846264338327950288")
+    reduced = 2 * pi * (turns - np.rint(turns)).astype(np.longdouble)
+    expected = np.stack([np.cos(reduced), np.sin(reduced)], axis=1)
+    assert np.max(np.abs(filled - expected)) < (1.5e-7 if single else 1.3e-15)
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from common import duration, peak_gib, print_conclusion, print_header, print_tab
 from scipy.linalg.blas import dsyrk
 
 import ppl_sgp as sgp
-from ppl_sgp.statistics.accumulate import CHUNK_BYTES
+from ppl_sgp.statistics.accumulate import BLOCK_BYTES
 
 INPUTS, CHUNK = 11, 2**16
 
@@ -76,7 +76,7 @@ def main() -> None:
     basis = basis_of(args.features)
     X = np.random.default_rng(0).normal(size=(args.rows, INPUTS))
     y = np.sin(X[:, 0])
-    block = basis.host_features(X[: min(len(X), CHUNK_BYTES // (8 * args.features))])
+    block = basis.host_features(X[: min(len(X), BLOCK_BYTES // (8 * args.features))])
     times: dict[str, list[float]] = {"dsyrk alone": [], "pass": [], "pass, float32 features": []}
     for _ in range(args.repeats):
         times["dsyrk alone"].append(blas_seconds(block, args.rows))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 from types import ModuleType
-from typing import Any, ClassVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -23,9 +23,6 @@ class Basis(abc.ABC):
     computed from training inputs is stored, never recomputed from new ones. They implement
     :meth:`_features` once, for both array namespaces.
     """
-
-    #: Whether several threads fill features faster than one: true of plain NumPy, not of what JAX has compiled.
-    threaded: ClassVar[bool] = False
 
     @property
     @abc.abstractmethod

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from types import ModuleType
-from typing import Any, ClassVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -57,8 +57,6 @@ class FourierBasis(Basis):
     log_proposal: Any
     centre: Any
     proposal: tuple[Kernel, ...]
-
-    threaded: ClassVar[bool] = True
 
     @property
     def num_features(self) -> int:

@@ -1,24 +1,30 @@
-"""The sums over rows of arrays in memory, a chunk at a time."""
+"""The sums over rows of arrays in memory: chunks in turn, and blocks of a chunk side by side."""
 
 from __future__ import annotations
 
-import itertools
+import contextlib
 import os
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 from tqdm.auto import tqdm
 
 from ..bases.basis import Basis
 from .checkpoint import Checkpoint
-from .moments import Moments
+from .moments import Moments, describe
 from .rows import as_float64, checked
+from .running import RUNNING, RunningProducts
 
-#: Bytes of features held at a time when no chunk size is given.
-CHUNK_BYTES = 2**25
-#: Features for which another thread is worth its start.
-LEAST = 2**17
+#: Bytes of features of a block: more stay less in the cache, fewer make rank-k updates slow.
+BLOCK_BYTES = 2**24
+#: Blocks of a chunk, when no chunk size is given.
+BLOCKS = 8
+#: Bytes that all workers together may hold: each needs memory for a block and for its products.
+WORKERS_BYTES = 2**29
 
 
 def moments_of_arrays(
@@ -31,68 +37,102 @@ def moments_of_arrays(
     checkpoint: Checkpoint | None = None,
     single: bool = False,
     kind: type[Moments] = Moments,
+    workers: int | None = None,
 ) -> Moments:
-    """Sums over all rows. O(n m²) time, O(m² + chunk·m) memory beside the arrays.
+    """Sums over all rows. O(n m²) time, O(m² + block·m) memory for each worker, beside the arrays.
 
     Features are evaluated in float32 if ``single``, and summed in float64 always. With a checkpoint, sums go on from
-    what it has, and are written after each chunk. ``kind`` is the class of the sums.
+    what it has, and are written after each chunk. ``kind`` is the class of the sums. Blocks join the sums in their
+    order, so that the number of ``workers`` (default: the cores) changes no bit but by the threads BLAS has in each.
 
     :raises ValueError: for rows that cannot be used.
     """
     X, y, row_weights = checked(basis, X, y, row_weights)
+    block_size = max(1, BLOCK_BYTES // (8 * basis.num_features))
     size = default_chunk_size(basis) if chunk_size is None else chunk_size
+    m, outputs = basis.num_features, y.shape[1:]
+    sums = RUNNING[kind](m, outputs, None if checkpoint is None else checkpoint.moments)
+
+    def part(block: tuple[np.ndarray, ...], memory: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+        X, y, weights = block
+        joint = memory[0][: len(X)]
+        basis.fill_features(X, joint[:, :m], single)
+        joint[:, m:] = y.reshape(len(y), -1)
+        if weights is not None:
+            joint *= np.sqrt(weights)[:, None]
+        return sums.part(joint, memory[1])
+
+    rows_at_a_time = min(block_size, size, len(X))
+    count = _worker_count(workers, sums, rows_at_a_time, min(size, len(X)))
     starts = range(0, len(X), size)
-    m, total = basis.num_features, None if checkpoint is None else checkpoint.moments
-    # Memory for one chunk and for its Gram matrix, used again and again: new pages cost more than the arithmetic.
-    memory, gram = np.empty((min(size, len(X)), m)), np.empty((m, m))
-    with progress_bar(progress, len(starts), len(X)) as bar, _Filler(basis, single) as filler:
+    with progress_bar(progress, len(starts), len(X)) as bar, _side_by_side(count) as run:
+        memories = [(np.empty((rows_at_a_time, sums.width)), sums.memory()) for _ in range(1 + count * (count > 1))]
         for index, start in enumerate(starts):
             chunk = slice(start, start + size)
-            rows, outputs = as_float64(X[chunk]), as_float64(y[chunk])
+            rows, y_rows = as_float64(X[chunk]), as_float64(y[chunk])
             weights = None if row_weights is None else as_float64(row_weights[chunk])
-            if checkpoint is None or not checkpoint.covers(index, rows, outputs, weights):
-                Phi = memory[: len(rows)]
-                filler.fill(rows, Phi)
-                part = kind.of_rows(Phi, rows, outputs, weights, gram)
-                total = part if total is None else total.absorb(part)
-                gram = np.empty((m, m)) if gram is total.gram else gram  # the first chunk's has become the total's
+            if checkpoint is None or not checkpoint.covers(index, rows, y_rows, weights):
+                for each in run(part, _blocks(rows, y_rows, weights, block_size), memories):
+                    sums.add(each)
+                sums.describe(describe(rows, y_rows, weights))
                 if checkpoint is not None:
-                    checkpoint.record(total, rows, outputs, weights)
+                    checkpoint.record(sums.moments(), rows, y_rows, weights)
             bar.update(len(rows))
     if checkpoint is not None:
         checkpoint.require_no_more(len(starts))
-    assert total is not None  # at least one row has been validated
-    return total
+    return sums.moments()
 
 
 def default_chunk_size(basis: Basis) -> int:
-    """How many rows of features fit :data:`CHUNK_BYTES`."""
-    return max(1, CHUNK_BYTES // (8 * basis.num_features))
+    """How many rows are taken together when it is not said."""
+    return BLOCKS * max(1, BLOCK_BYTES // (8 * basis.num_features))
 
 
-class _Filler:
-    """Features of the rows of a chunk, on all cores: each row depends on itself alone, so results do not change."""
+def _blocks(X: np.ndarray, y: np.ndarray, weights: np.ndarray | None, size: int) -> Iterator[tuple[Any, ...]]:
+    for start in range(0, len(X), size):
+        rows = slice(start, start + size)
+        yield X[rows], y[rows], None if weights is None else weights[rows]
 
-    def __init__(self, basis: Basis, single: bool) -> None:
-        self._basis, self._single = basis, single
-        self._count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        self._pool = ThreadPoolExecutor(self._count)
 
-    def __enter__(self) -> _Filler:
-        return self
+def _worker_count(workers: int | None, sums: RunningProducts, rows_at_a_time: int, chunk: int) -> int:
+    """One worker a core, if there are blocks and memory for all of them."""
+    bytes_each = 8 * sums.width * (sums.width + rows_at_a_time)
+    return max(1, min(workers or _cores(), -(-chunk // rows_at_a_time), WORKERS_BYTES // bytes_each))
 
-    def __exit__(self, *_: Any) -> None:
-        self._pool.shutdown(cancel_futures=True)
 
-    def fill(self, X: np.ndarray, out: np.ndarray) -> None:
-        """Write features (n, m) of inputs (n, d)."""
-        count = min(self._count, out.size // LEAST) if self._basis.threaded else 1
-        if count <= 1:
-            self._basis.fill_features(X, out, self._single)
-            return
-        edges = np.linspace(0, len(X), count + 1).astype(int)
-        parts = [slice(*pair) for pair in itertools.pairwise(edges.tolist())]
-        list(self._pool.map(lambda part: self._basis.fill_features(X[part], out[part], self._single), parts))
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+Run = Callable[[Callable[..., Any], Iterable[Any], list[Any]], Iterator[Any]]
+
+
+@contextlib.contextmanager
+def _side_by_side(count: int) -> Iterator[Run]:
+    """A map over blocks in ``count`` threads, results in order; each block has one of the memories for its result.
+
+    BLAS shares the cores among them: on whole blocks side by side it is busier than on one block after the other, whose
+    features must be filled in between.
+    """
+    if count == 1:
+        yield lambda function, blocks, memories: (function(block, memories[0]) for block in blocks)
+        return
+
+    def run(function: Callable[..., Any], blocks: Iterable[Any], memories: list[Any]) -> Iterator[Any]:
+        pending: deque[Future[Any]] = deque()
+        for index, block in enumerate(blocks):
+            if len(pending) == len(memories):
+                yield pending.popleft().result()  # its memory is the one that comes next
+            pending.append(pool.submit(function, block, memories[index % len(memories)]))
+        while pending:
+            yield pending.popleft().result()
+
+    with threadpool_limits(max(1, _cores() // count), user_api="blas"):
+        pool = ThreadPoolExecutor(count)
+        try:
+            yield run
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
 def progress_bar(progress: bool | None, num_chunks: int | None, num_rows: int | None) -> tqdm:

@@ -109,7 +109,7 @@ def sufficient_statistics(
     summed = functools.partial(moments_of_arrays, basis, single=float32_features, kind=METHODS[method])
     if is_partitioned(X):
         _refuse("summed by Dask", {"checkpoint": checkpoint}, "Dask computes parts of lost workers again by itself.")
-        within = functools.partial(summed, chunk_size=chunk_size, progress=False)
+        within = functools.partial(summed, chunk_size=chunk_size, progress=False, workers=1)
         return _of_partitions(basis, X, sum_partitions(within, X, y, row_weights, progress))
     if is_sharded(X):
         options = {"checkpoint": checkpoint, "float32_features": float32_features, "method": method != "gram"}

@@ -43,62 +43,43 @@ class Moments:
     x_min: Any
     x_max: Any
 
-    @classmethod
-    def of_rows(
-        cls,
-        Phi: np.ndarray,
-        X: np.ndarray,
-        y: np.ndarray,
-        row_weights: np.ndarray | None,
-        gram: np.ndarray | None = None,
-    ) -> Moments:
-        """Sums over validated rows: features (n, m), inputs (n, d), outputs (n,) or (n, q), weights (n,) or None.
-
-        ``gram``, (m, m), is memory for the Gram matrix. NumPy makes it by a symmetric rank-k update: half the work.
-        """
-        scaled_Phi, scaled_y = Phi, y
-        if row_weights is not None:
-            root = np.sqrt(row_weights)
-            scaled_Phi, scaled_y = Phi * root[:, None], (y.T * root).T
-        return cls(
-            gram=np.matmul(scaled_Phi.T, scaled_Phi, out=gram),
-            feature_output=scaled_Phi.T @ scaled_y,
-            sum_squares=np.sum(scaled_y**2, axis=0),
-            **description(X, y, row_weights),
-        )
-
     def plain(self, **changes: Any) -> Moments:
         """The same sums with some replaced, and nothing that a subclass keeps beside them."""
         names = [field.name for field in dataclasses.fields(Moments)]
         return Moments(**{name: changes.get(name, getattr(self, name)) for name in names})
 
+    @property
+    def description(self) -> dict[str, Any]:
+        """The sums that need no features, by name."""
+        return {name: getattr(self, name) for name in DESCRIPTION}
+
     def __add__(self, other: Moments) -> Moments:
-        return self._joined(other, add_grams(self.gram, other.gram))
-
-    def absorb(self, other: Moments) -> Moments:
-        """The same as a sum, in the memory of this one's Gram matrix, whose values are lost."""
-        return self._joined(other, np.add(self.gram, other.gram, out=self.gram))
-
-    def _joined(self, other: Moments, gram: np.ndarray) -> Moments:
-        n = self.num_rows + other.num_rows
-        share = other.num_rows / n
-        step = other.x_mean - self.x_mean
         return Moments(
-            gram=gram,
+            gram=add_grams(self.gram, other.gram),
             feature_output=self.feature_output + other.feature_output,
             sum_squares=self.sum_squares + other.sum_squares,
-            num_rows=n,
-            log_weights=self.log_weights + other.log_weights,
-            y_mean=self.y_mean + share * (other.y_mean - self.y_mean),
-            x_mean=self.x_mean + share * step,
-            x_square=self.x_square + other.x_square + self.num_rows * share * step**2,
-            x_min=np.minimum(self.x_min, other.x_min),
-            x_max=np.maximum(self.x_max, other.x_max),
+            **join_descriptions(self.description, other.description),
         )
 
 
-def description(X: np.ndarray, y: np.ndarray, row_weights: np.ndarray | None) -> dict[str, Any]:
-    """The sums that need no features, by name."""
+def join_descriptions(left: dict[str, Any], right: dict[str, Any]) -> dict[str, Any]:
+    """Those of the rows of both."""
+    n = left["num_rows"] + right["num_rows"]
+    share = right["num_rows"] / n
+    step = right["x_mean"] - left["x_mean"]
+    return {
+        "num_rows": n,
+        "log_weights": left["log_weights"] + right["log_weights"],
+        "y_mean": left["y_mean"] + share * (right["y_mean"] - left["y_mean"]),
+        "x_mean": left["x_mean"] + share * step,
+        "x_square": left["x_square"] + right["x_square"] + left["num_rows"] * share * step**2,
+        "x_min": np.minimum(left["x_min"], right["x_min"]),
+        "x_max": np.maximum(left["x_max"], right["x_max"]),
+    }
+
+
+def describe(X: np.ndarray, y: np.ndarray, row_weights: np.ndarray | None) -> dict[str, Any]:
+    """The sums over validated rows that need no features: inputs (n, d), outputs (n,) or (n, q), weights (n,)."""
     x_mean = X.mean(axis=0)
     log_weights = np.float64(0.0) if row_weights is None else np.sum(np.log(row_weights))
     squares = np.sum((X - x_mean) ** 2, axis=0)

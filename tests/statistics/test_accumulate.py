@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import jax
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_limits
 
 import ppl_sgp as sgp
 from ppl_sgp.statistics import accumulate
+from ppl_sgp.statistics.accumulate import moments_of_arrays
+from ppl_sgp.statistics.moments import Moments
+from ppl_sgp.statistics.root_moments import RootMoments
 from tests.builders import IdentityBasis, smooth_rows
 
 # Sums of a thousand terms in another order.
@@ -167,16 +173,46 @@ def test_progress_is_shown_on_request(basis, rng, capsys):
 
 
 @pytest.mark.float64_only  # on the host, whatever the lane
-def test_threads_change_no_bit(monkeypatch, rng):
-    """Features of a row depend on that row alone, whoever evaluates them."""
-    wide = sgp.FourierBasis.sample(jax.random.key(1), sgp.Matern52(0.3), 600, 1)
+@pytest.mark.parametrize("kind", [Moments, RootMoments])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_workers_change_no_bit(monkeypatch, rng, kind, weighted):
+    """Blocks join the sums in their order, whoever has finished first."""
+    wide = sgp.FourierBasis.sample(jax.random.key(1), sgp.Matern52(0.3), 60, 1)
     X, y = smooth_rows(rng, 1500)
-    monkeypatch.setattr(accumulate, "LEAST", 2**12)
-    several = sgp.sufficient_statistics(wide, X, y)
-    monkeypatch.setattr(accumulate, "LEAST", 2**40)
-    alone = sgp.sufficient_statistics(wide, X, y)
-    for name, value in vars(several.moments).items():
-        np.testing.assert_array_equal(value, getattr(alone.moments, name), err_msg=name)
+    w = rng.uniform(0.5, 2.0, 1500) if weighted else None
+    monkeypatch.setattr(accumulate, "BLOCK_BYTES", 8 * 60 * 40)
+    # BLAS has one thread for each, also where there is one worker: its own rounding depends on its threads.
+    with threadpool_limits(1, user_api="blas"):
+        alone = moments_of_arrays(wide, X, y, w, kind=kind, workers=1)
+    for workers in (2, 3, 7):
+        for name, value in vars(moments_of_arrays(wide, X, y, w, kind=kind, workers=workers)).items():
+            np.testing.assert_array_equal(value, getattr(alone, name), err_msg=name)
+
+
+@pytest.mark.float64_only  # on the host, whatever the lane
+def test_memory_does_not_grow_with_the_rows(monkeypatch, rng):
+    """Also of arrays that must be checked and converted."""
+    monkeypatch.setattr(accumulate, "BLOCK_BYTES", 2**16)
+    peaks = []
+    for n in (100_000, 400_000):
+        X, y = rng.standard_normal((n, 4)).astype(np.float32), np.zeros(n, dtype=np.int32)
+        w = np.ones(n, dtype=np.float32)
+        tracemalloc.start()
+        sgp.sufficient_statistics(sgp.LinearBasis(4), X, y, row_weights=w)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] < 1.1 * peaks[0] < 2**22
+
+
+@pytest.mark.float64_only  # on the host, whatever the lane
+def test_an_error_of_a_worker_reaches_the_caller(monkeypatch, rng):
+    monkeypatch.setattr(accumulate, "BLOCK_BYTES", 2**8)
+    basis = sgp.InterpolationBasis([np.linspace(0, 1, 5)])
+    with pytest.raises(ValueError, match="of the rows lie outside the grid"):
+        sgp.sufficient_statistics(basis, np.linspace(0, 3, 100)[:, None], np.zeros(100))
+    laplace = sgp.LaplaceBasis(4, centre=np.zeros(1), boundary=np.ones(1))
+    with pytest.warns(UserWarning, match="of the rows lie outside the box"):
+        sgp.sufficient_statistics(laplace, np.linspace(0, 3, 100)[:, None], np.zeros(100))
 
 
 @pytest.mark.float64_only  # on the host, whatever the lane

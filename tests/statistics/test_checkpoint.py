@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import ppl_sgp as sgp
-from ppl_sgp.statistics import accumulate
+from ppl_sgp.statistics import running
 from ppl_sgp.statistics.checkpoint import Checkpoint
 from tests.builders import smooth_rows
 
@@ -39,16 +39,16 @@ def same_bits(one, other):
 def test_twenty_interruptions_leave_the_same_bits(run, tmp_path, monkeypatch, rng):
     X, y = smooth_rows(rng, 200)
     truth, path = run(X, y), tmp_path / "pass.npz"
-    original, calls = accumulate.Moments.of_rows, {"left": 0, "summed": 0}
+    original, calls = running.RunningProducts.add, {"left": 0, "summed": 0}
 
-    def of_rows(*args, **kwargs):
+    def add(*args, **kwargs):
         if calls["left"] == 0:
             raise KeyboardInterrupt
         calls["left"] -= 1
         calls["summed"] += 1
         return original(*args, **kwargs)
 
-    monkeypatch.setattr(accumulate.Moments, "of_rows", of_rows)
+    monkeypatch.setattr(running.RunningProducts, "add", add)
     for _ in range(20):
         calls["left"] = int(rng.integers(0, 3))
         try:

@@ -20,6 +20,8 @@ from .continuation import continue_with
 from .diagnostics.kernel_draws import kernel_draws
 from .diagnostics.leave_one_out import leave_one_out
 from .diagnostics.relevance_summary import relevance_summary
+from .diagnostics.report import Report, report
+from .diagnostics.simulation_based_calibration import posterior_sbc, rank_uniformity, simulation_based_calibration
 from .diagnostics.to_arviz import EXTRA_FIELDS, to_arviz
 from .distributions.compressed_normal import CompressedNormal
 from .distributions.discrete_relaxation import DiscreteRelaxation
@@ -87,6 +89,7 @@ __all__ = [
     "RationalQuadratic",
     "RelevanceClassifier",
     "RelevanceVectors",
+    "Report",
     "RotatedBasis",
     "SelectedColumns",
     "SparseGP",
@@ -109,8 +112,12 @@ __all__ = [
     "models",
     "observe",
     "observe_weights",
+    "posterior_sbc",
     "predict",
+    "rank_uniformity",
     "relevance_summary",
+    "report",
+    "simulation_based_calibration",
     "stack",
     "sufficient_statistics",
     "table_chunks",

@@ -17,7 +17,6 @@ import ppl_sgp as sgp
 from tests.contract.cases import data
 from tests.contract.dense import NAMES, grid_posterior, make_problem
 from tests.reference import check_moments
-from tests.sbc import rank_statistics, uniformity
 
 #: With this prior the posterior of the log hyperparameters is close to Gaussian; with the default one, that of the
 #: lengthscale has a long tail to the left, as it has for any finite basis, where chains of this length mix badly.
@@ -192,43 +191,3 @@ def test_bayes_identity_joins_collapsed_and_explicit_weights(name, rng):
         left, evidence = both_sides(stats, prior, noise_scale, rng.normal(size=(4, *outputs, m)))
         # Terms of the left side are large for a w far from the posterior.
         np.testing.assert_allclose(left, np.broadcast_to(evidence, left.shape), rtol=1e-9, atol=1e-7)
-
-
-CALIBRATED = sgp.models.fourier_gp(
-    sgp.SquaredExponential,
-    lengthscale=dist.LogNormal(-0.5, 0.5),
-    amplitude=dist.LogNormal(0.0, 0.5),
-    noise_scale=dist.LogNormal(-1.0, 0.5),
-)
-
-
-def noisier(stats):
-    """The calibrated model with 1.5 times the noise it says it has."""
-    priors = {name: numpyro.sample(name, getattr(CALIBRATED, name)) for name in NAMES}
-    kernel = sgp.SquaredExponential(priors["lengthscale"], priors["amplitude"])
-    sgp.observe("y", stats, stats.basis.weight_prior(kernel), 1.5 * priors["noise_scale"])
-
-
-@pytest.fixture(scope="module")
-def small():
-    """Statistics whose outputs do not matter: 40 rows, 10 features."""
-    return make_problem(40, 10).statistics
-
-
-@pytest.mark.float64_only
-@pytest.mark.relaxed_promotion
-def test_posterior_is_calibrated(small):
-    """Data from the site itself; each hyperparameter's ranks are uniform at 1%."""
-    ranks = rank_statistics(CALIBRATED, small, jax.random.key(0), 64)
-    assert sorted(ranks) == sorted(NAMES)
-    for name in NAMES:
-        assert ranks[name].shape == (64,)
-        assert uniformity(ranks[name]) > 0.01, f"{name}: {np.bincount(ranks[name] // 4, minlength=8)}"
-
-
-@pytest.mark.float64_only
-@pytest.mark.relaxed_promotion
-def test_calibration_check_can_fail(small):
-    """The same study with data that are 1.5 times as noisy as their true parameters say."""
-    ranks = rank_statistics(CALIBRATED, small, jax.random.key(0), 64, generator=noisier)
-    assert uniformity(ranks["noise_scale"]) < 1e-3

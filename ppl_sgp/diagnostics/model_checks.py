@@ -1,0 +1,180 @@
+"""What can be wrong with a basis, a prior, or the inputs that predictions are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+
+from ..bases.basis import Basis
+from ..bases.centred import CentredBasis
+from ..bases.fourier import FourierBasis
+from ..bases.grid_eigen import GridEigenBasis
+from ..bases.interpolation import InterpolationBasis
+from ..bases.laplace import LaplaceBasis
+from ..bases.nystrom import NystromBasis
+from ..bases.rotated import RotatedBasis
+from ..bases.stack import StackedBasis
+from ..draws import FEW_FEATURES, map_sites
+from ..evidence import joint
+from ..statistics.statistics import SufficientStatistics
+from ..tracing import draw_once
+from .finding import Finding
+
+#: Bases that stand for a kernel, the better the more features they have.
+APPROXIMATE = (CentredBasis, FourierBasis, GridEigenBasis, InterpolationBasis, LaplaceBasis, NystromBasis)
+#: Share of features that the data may use up (where a kernel on [0, 1] was resolved, random features used a third).
+MOST_USED = 0.6
+#: Posterior medians in a tail of the prior of this size contradict it.
+PRIOR_TAIL = 0.005
+#: Draws of a prior that its tails are measured with, and draws of the posterior that are looked at.
+PRIOR_DRAWS, LOOKED_AT = 20_000, 50
+#: Correlation over the rows from which two features are the same.
+SAME_FEATURE = 1 - 1e-9
+#: Mean of y in units of its standard deviation that a GP of mean zero follows badly.
+MOST_MEAN = 2.0
+#: Residual variance of a draw, relative to the mean square of y, below which the fit interpolates.
+INTERPOLATES = 1e-6
+
+
+def basis_findings(
+    model: Callable[..., Any], samples: dict[str, np.ndarray], statistics: SufficientStatistics, site: str | None
+) -> Iterator[Finding]:
+    """Whether features suffice, and whether some of them are the same. O(m³) for each draw that is looked at."""
+    step = max(1, len(next(iter(samples.values()))) // LOOKED_AT)
+    thinned = {name: values[::step] for name, values in samples.items()}
+    m = statistics.num_features
+
+    def look(fn: Any) -> tuple[Any, Any, Any]:
+        if not hasattr(fn, "prior"):
+            return jnp.asarray(1.0), jnp.asarray(0.0), jnp.min(fn.noise_scale)
+        share = jnp.min(fn.prior.effective_features) / m
+        return share, jnp.max(_used(statistics, fn.prior, fn.noise_scale)), jnp.min(fn.noise_scale)
+
+    share, used, noise = (np.asarray(part) for part in map_sites(look, model, thinned, statistics, site))
+    if np.median(share) < FEW_FEATURES:
+        yield Finding(
+            "few effective features",
+            f"Only {np.median(share) * m:.1f} of {m} features carry prior variance: the kernel is poorly approximated.",
+            "Draw the basis closer to the posterior (a list of kernels in `FourierBasis.sample`), or use another: with "
+            "many inputs features spread thin.",
+        )
+    if _grows(statistics.basis) and np.median(used) > MOST_USED * m:
+        yield Finding(
+            "too few features",
+            f"The data use {np.median(used):.1f} of {m} features: what they cannot represent counts as noise.",
+            "Use more features, and see whether the noise and held-out errors fall.",
+        )
+    signal = float(np.max(statistics.moments.sum_squares / statistics.moments.num_rows))
+    if np.median(noise) ** 2 < INTERPOLATES * signal:
+        yield Finding(
+            "interpolation",
+            f"The noise is {np.median(noise):.1e}, a millionth of the variance of y or less: the fit interpolates.",
+            "If y is noisy, give the noise a prior that says so, and fewer features than rows.",
+        )
+    yield from _duplicates(statistics)
+
+
+def _grows(basis: Basis) -> bool:
+    """Whether the features stand for a kernel that more of them would represent better, unlike those of a line."""
+    if isinstance(basis, RotatedBasis):
+        return _grows(basis.basis)
+    return isinstance(basis, APPROXIMATE) or (isinstance(basis, StackedBasis) and any(map(_grows, basis.bases)))
+
+
+def _used(statistics: SufficientStatistics, prior: Any, noise_scale: Any) -> jax.Array:
+    """Effective number of parameters, ``tr R C Rᵀ (R C Rᵀ + σ²I)⁻¹`` (MacKay's γ)."""
+    R = joint.dense_factor(statistics, jnp.result_type(float))
+    eigenvalues = jnp.linalg.eigvalsh(R @ prior.apply(R.T)).clip(0)
+    return jnp.sum(eigenvalues / (eigenvalues + jnp.min(noise_scale) ** 2))
+
+
+def _duplicates(statistics: SufficientStatistics) -> Iterator[Finding]:
+    gram = np.asarray(statistics.moments.gram)
+    if gram.ndim == 1:
+        return
+    norms = np.sqrt(np.diag(gram))
+    if np.any(norms == 0):
+        yield Finding(
+            "empty features",
+            f"{np.sum(norms == 0)} of {len(norms)} features are zero at all rows.",
+            "Drop them, or choose centres, grids or columns where the data are.",
+        )
+    norms = np.where(norms > 0, norms, np.inf)
+    same = np.argwhere(np.triu(np.abs(gram / np.outer(norms, norms)) > SAME_FEATURE, 1))
+    if len(same):
+        i, j = same[0]
+        yield Finding(
+            "duplicated features",
+            f"{len(same)} pairs of features are the same at all rows up to a factor, such as {i} and {j}: the data do "
+            "not tell their weights apart.",
+            "Look for duplicated or constant input columns and repeated centres.",
+        )
+
+
+def prior_findings(
+    model: Callable[..., Any], samples: dict[str, np.ndarray], statistics: SufficientStatistics
+) -> Iterator[Finding]:
+    """Whether posterior medians lie where their prior has next to nothing, and the mean of y where the GP has not."""
+    conflicts = []
+    for name, site in draw_once(model, statistics).items():
+        if site["type"] != "sample" or site["is_observed"] or name not in samples or not _has_draws(site["fn"]):
+            continue
+        median = np.median(np.asarray(samples[name], dtype=np.float64), axis=0)
+        drawn = np.asarray(site["fn"].sample(jax.random.key(0), (PRIOR_DRAWS // max(1, median.size),)))
+        below = np.mean(drawn < median, axis=0)
+        if np.any((below < PRIOR_TAIL) | (below > 1 - PRIOR_TAIL)):
+            conflicts.append(name)
+    if conflicts:
+        yield Finding(
+            "prior-data conflict",
+            f"Posterior medians of {conflicts} lie in a tail of {PRIOR_TAIL:.1%} of their prior.",
+            "Check the units of X and y; then widen or move the prior, or doubt the model.",
+        )
+    moments = statistics.moments
+    mean = np.abs(moments.y_mean)
+    spread = np.sqrt(np.maximum(moments.sum_squares / moments.num_rows - mean**2, 0))
+    if moments.log_weights == 0 and np.any(mean > MOST_MEAN * spread):
+        yield Finding(
+            "mean of y",
+            f"The mean of y ({float(np.max(mean)):.3g}) is large against its standard deviation "
+            f"({float(np.max(spread)):.3g}), and the GP has mean zero.",
+            "Subtract the mean from y first, or add a constant to the basis: `sgp.stack(basis, sgp.LinearBasis(d))`.",
+        )
+
+
+def _has_draws(fn: Any) -> bool:
+    return not fn.is_discrete and not isinstance(getattr(fn, "base_dist", fn), dist.ImproperUniform)
+
+
+def domain_findings(statistics: SufficientStatistics, X_new: Any) -> Iterator[Finding]:
+    """Whether predictions are asked for outside the range of the training inputs."""
+    X_new = np.asarray(X_new, dtype=np.float64)
+    lower, upper = statistics.moments.x_min, statistics.moments.x_max
+    outside = (X_new < lower) | (X_new > upper)
+    rows = outside.any(axis=1)
+    if rows.any():
+        worst = int(np.argmax(outside.sum(axis=0)))
+        yield Finding(
+            "out of domain",
+            f"{rows.sum()} of {len(rows)} rows of `X_new` lie outside the training inputs, most often in input {worst} "
+            f"({lower[worst]:.4g} to {upper[worst]:.4g}).",
+            "A finite basis is too certain there: use `predict(..., augment=sgp.Augmentation(X, y))`.",
+        )
+
+
+def pareto_findings(pareto_k: np.ndarray, num_draws: int) -> Iterator[Finding]:
+    """Whether leave-one-out densities by importance sampling can be trusted (Vehtari et al. 2024)."""
+    bound = min(1 - 1 / np.log10(num_draws), 0.7)
+    bad = np.flatnonzero(~(np.asarray(pareto_k) <= bound))
+    if len(bad):
+        yield Finding(
+            "Pareto k",
+            f"{len(bad)} of {len(pareto_k)} rows have a Pareto k above {bound:.2f}, the first row {bad[0]}: "
+            "hyperparameters without that row differ from those with it.",
+            "Look at these rows: outliers want another likelihood (`sgp.latent` with Student-t), or better inputs.",
+        )

@@ -1,0 +1,104 @@
+"""All checks of a run in one call."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from typing import Any
+
+import numpy as np
+
+from .. import _checks
+from ..statistics.statistics import SufficientStatistics
+from .arviz_compat import arviz
+from .finding import Finding
+from .model_checks import basis_findings, domain_findings, pareto_findings, prior_findings
+from .sampling_checks import chain_findings, sampler_findings
+from .to_arviz import to_arviz
+
+
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """What :func:`report` found; prints as a list.
+
+    :ivar findings: what is wrong, each with its remedy.
+    :ivar not_checked: what could not be checked, and why.
+    """
+
+    findings: tuple[Finding, ...]
+    not_checked: tuple[str, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing was found."""
+        return not self.findings
+
+    def __str__(self) -> str:
+        lines = ["Nothing found." if self.ok else f"{len(self.findings)} findings:"]
+        lines += [f"- {each.check}: {each.symptom}\n  -> {each.remedy}" for each in self.findings]
+        lines += [f"Not checked: {each}" for each in self.not_checked]
+        return "\n".join(lines)
+
+
+def report(
+    mcmc: Any,
+    statistics: SufficientStatistics,
+    X: Any = None,
+    y: Any = None,
+    X_new: Any = None,
+    *,
+    row_weights: Any = None,
+    site: str | None = None,
+) -> Report:
+    """List what is wrong with a run in plain words, each with a remedy.
+
+    Checks chains (R-hat at most 1.01, 400 effective draws, divergences, E-BFMI at least 0.3, tree depth), the basis
+    (effective features, features used up by the data, duplicates, interpolation), the priors (medians in their tails, a
+    large mean of y), and, if given, leave-one-out (Pareto k of the rows ``X``, ``y``) and the domain of ``X_new``.
+    O(m³) for each of 50 draws; with ``X`` and ``y``, O(m²) a row and draw.
+
+    :param mcmc: a NumPyro ``MCMC`` after ``run(key, statistics, extra_fields=sgp.EXTRA_FIELDS)``.
+    :param statistics: the statistics the model was run on.
+    :param X: the training inputs, shape (n, d); with ``y``, of shape (n,) or (n, q).
+    :param X_new: inputs that predictions are wanted at, shape (n_new, d).
+    :param row_weights: the relative noise precisions given to ``sufficient_statistics``, if any.
+    :param site: name of the observed site, if the model has several.
+    :raises ValueError: if only one of ``X`` and ``y`` is given, or the run has no draws.
+
+    .. doctest::
+
+        >>> import jax, numpy as np, ppl_sgp as sgp
+        >>> from numpyro.infer import MCMC, NUTS
+        >>> X = np.linspace(0, 1, 30)[:, None]
+        >>> stats = sgp.sufficient_statistics(sgp.LinearBasis(1), X, X[:, 0] + 0.1 * np.cos(77 * X[:, 0]))
+        >>> mcmc = MCMC(NUTS(sgp.models.reweighted_basis()), num_warmup=20, num_samples=20, progress_bar=False)
+        >>> mcmc.run(jax.random.key(1), stats, extra_fields=sgp.EXTRA_FIELDS)
+        >>> [finding.check for finding in sgp.report(mcmc, stats).findings][0]
+        'one chain'
+    """
+    if (X is None) != (y is None):
+        raise ValueError("report: pass both `X` and `y` of the training rows, or neither.")
+    by_chain = {name: np.asarray(values) for name, values in mcmc.get_samples(group_by_chain=True).items()}
+    extra = {name: np.asarray(values) for name, values in mcmc.get_extra_fields(group_by_chain=True).items()}
+    samples = {name: values.reshape(-1, *values.shape[2:]) for name, values in by_chain.items()}
+    model, depth = mcmc.sampler.model, getattr(mcmc.sampler, "_max_tree_depth", None)
+    findings = [
+        *chain_findings(by_chain),
+        *sampler_findings(extra, depth if depth is None else int(np.max(depth))),
+        *basis_findings(model, samples, statistics, site),
+        *prior_findings(model, samples, statistics),
+    ]
+    missing = [name for name in ("diverging", "energy", "num_steps") if name not in extra]
+    not_checked = [f"{missing}; run with `extra_fields=sgp.EXTRA_FIELDS`."] if missing else []
+    if X_new is not None:
+        _checks.inputs_matrix(X_new, statistics.basis.input_dim, "report")
+        findings += domain_findings(statistics, X_new)
+    if X is None:
+        not_checked.append("leave-one-out; pass the training rows as `X` and `y`.")
+    else:
+        container = to_arviz(mcmc, statistics, X, y, row_weights=row_weights, site=site)
+        with warnings.catch_warnings():  # it would say in general what the finding says of these rows
+            warnings.filterwarnings("ignore", message="Estimated shape parameter of Pareto distribution")
+            pointwise = arviz().loo(container, pointwise=True)
+        findings += pareto_findings(np.ravel(pointwise.pareto_k), len(next(iter(samples.values()))))
+    return Report(tuple(findings), tuple(not_checked))

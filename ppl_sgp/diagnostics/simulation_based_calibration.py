@@ -1,0 +1,285 @@
+"""Simulation-based calibration of a model over compressed data: at a cost that does not depend on the number of rows.
+
+If density, gradients and draws of a model are right, the rank of a true value among posterior draws is uniform, on
+average over truths and data. Truths come from the prior (Talts et al. 2018, arXiv:1804.06788), or from the posterior of
+the data at hand, each then seen together with those data (posterior SBC: Säilynoja et al. 2025, arXiv:2502.03279). Data
+are never made: the observed site draws what n rows compress to.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy.stats
+import xarray as xr
+from numpyro import handlers
+from numpyro.infer.hmc import hmc
+from numpyro.infer.util import constrain_fn, potential_energy, unconstrain_fn
+from tqdm.auto import tqdm
+
+from .. import _checks
+from .._pytree import rebuild
+from ..distributions.compressed_normal import CompressedNormal
+from ..draws import Draws, checked_samples
+from ..statistics.compressed import Compressed
+from ..statistics.statistics import SufficientStatistics
+from ..tracing import draw_once, is_improper
+
+#: Simulations are run so many times side by side with the progress bar: one compiled program for each part.
+PARTS = 20
+#: Most bins of a test of uniformity, and least expected number of ranks in each.
+MOST_BINS, LEAST_EXPECTED = 20, 5
+
+
+def simulation_based_calibration(
+    model: Callable[..., Any],
+    statistics: SufficientStatistics,
+    key: jax.Array,
+    num_simulations: int = 500,
+    *,
+    generator: Callable[..., Any] | None = None,
+    site: str | None = None,
+    num_warmup: int = 500,
+    num_draws: int = 99,
+    thinning: int = 6,
+    progress: bool | None = None,
+) -> xr.Dataset:
+    """Ranks of true hyperparameters, drawn from the prior, among thinned NUTS draws of their posterior.
+
+    Chains start at the truth, which is a draw of the posterior of its data. So this checks densities and draws, not
+    whether chains find the posterior from afar: that is for R-hat. Interrupted (Ctrl-C), it warns and returns what
+    is done. O(simulations · steps · evidence), whatever the number of rows.
+
+    :param model: a NumPyro model of one argument, the statistics, all of whose priors are proper.
+    :param statistics: the inputs and the basis of the study; their outputs set default priors, and no more.
+    :param key: a JAX random key.
+    :param num_simulations: number of truths.
+    :param generator: the model that truths and data are drawn from, if another: to see the check fail.
+    :param site: name of the observed site, if there are several.
+    :param num_warmup: warm-up steps of each chain.
+    :param num_draws: draws kept of each chain; ranks go from 0 to this.
+    :param thinning: steps for each draw kept; ranks of dependent draws are not uniform.
+    :param progress: show a progress bar. Default: only at a terminal.
+    :return: integer ranks by latent site, with a first dimension ``simulation``, then those of the site; and
+        ``diverging``, divergences of each chain after warm-up. :func:`rank_uniformity` tests them.
+    :raises ValueError: for priors that are improper, and numbers that are not positive integers.
+
+    .. doctest::
+
+        >>> import jax, numpy as np, ppl_sgp as sgp
+        >>> X = np.linspace(0, 1, 30)[:, None]
+        >>> stats = sgp.sufficient_statistics(sgp.LinearBasis(1), X, X[:, 0])
+        >>> model = sgp.models.reweighted_basis(noise_scale=0.3)
+        >>> ranks = sgp.simulation_based_calibration(
+        ...     model, stats, jax.random.key(0), 20, num_warmup=50, num_draws=9, thinning=2
+        ... )
+        >>> dict(ranks["scale"].sizes), int(ranks["scale"].max()) <= 9
+        ({'simulation': 20, 'scale_dim_0': 2}, True)
+    """
+    settings = _settings(num_warmup, num_draws, thinning)
+    _checks.whole_number("num_simulations", num_simulations, 1, "simulation_based_calibration")
+    name = _observed_site(model, statistics, site)
+    key_truth, key_chains = jax.random.split(key)
+    source = handlers.uncondition(generator or model)
+
+    def draw(key: jax.Array) -> dict[str, Any]:
+        return _values(handlers.trace(handlers.seed(source, key)).get_trace(statistics), name)
+
+    drawn = jax.jit(jax.vmap(draw))(jax.random.split(key_truth, num_simulations))
+    truths = {latent: drawn[latent] for latent in _latent_sites(model, statistics, name)}
+    return _ranks(model, statistics, key_chains, truths, drawn[name], name, settings, progress)
+
+
+def posterior_sbc(
+    model: Callable[..., Any],
+    statistics: SufficientStatistics,
+    samples: dict[str, Any],
+    key: jax.Array,
+    *,
+    site: str | None = None,
+    num_warmup: int = 500,
+    num_draws: int = 99,
+    thinning: int = 6,
+    progress: bool | None = None,
+) -> xr.Dataset:
+    """The same where the posterior is: truths are posterior draws, each with new outputs at the same inputs.
+
+    With the weights that go with it, each draw makes new data, and the posterior given these *and* the data at hand
+    is ranked. The prior may be wide: what it says where the data say otherwise does not matter here.
+
+    :param samples: posterior draws by site, nearly independent: one for each simulation, along the first axis. Thin
+        ``mcmc.get_samples()``.
+    :return: as :func:`simulation_based_calibration`, whose other parameters these are.
+    """
+    settings = _settings(num_warmup, num_draws, thinning)
+    name = _observed_site(model, statistics, site)
+    truths, _ = checked_samples(model, samples, statistics, site)
+    key_data, key_chains = jax.random.split(key)
+    projections, rng = [], np.random.default_rng(np.asarray(jax.random.key_data(key_data)).ravel())
+    for batch in Draws(model, samples, statistics, site, 2e8):
+        key_data, key_batch = jax.random.split(key_data)
+        weights = batch.weights(rng.standard_normal(batch.loc.shape))
+        single = np.ndim(statistics.moments.sum_squares) == 0
+        w, noise = (weights[:, 0], batch.noise_scale[:, 0]) if single else (weights, batch.noise_scale)
+        repeated = CompressedNormal(statistics, jnp.asarray(w), jnp.asarray(noise)).sample(key_batch)
+        projections.append(np.asarray(repeated))
+    both, joined = _with_repetition(statistics, np.concatenate(projections))
+    return _ranks(model, both, key_chains, truths, joined, name, settings, progress)
+
+
+def rank_uniformity(ranks: xr.Dataset) -> xr.Dataset:
+    """p-values of the chi-square test that ranks are uniform, for each entry of each site.
+
+    :param ranks: from :func:`simulation_based_calibration` or :func:`posterior_sbc`.
+    :return: p-values by site, without the dimension ``simulation``. With many entries some are small by chance.
+    :raises ValueError: for too few simulations.
+
+    .. doctest::
+
+        >>> import numpy as np, xarray as xr, ppl_sgp as sgp
+        >>> ranks = xr.Dataset({"scale": ("simulation", np.arange(200) % 10)}, attrs={"num_draws": 9})
+        >>> sgp.rank_uniformity(ranks)["scale"].item()
+        1.0
+    """
+    values, count = ranks.attrs["num_draws"] + 1, ranks.sizes["simulation"]
+    bins = max((b for b in range(1, MOST_BINS + 1) if values % b == 0 and b * LEAST_EXPECTED <= count), default=1)
+    if bins == 1:
+        raise ValueError(
+            f"rank_uniformity: {count} simulations are too few for a test, or {values}, the number of possible ranks "
+            f"(`num_draws` + 1), has no divisor up to {MOST_BINS}. Run {2 * LEAST_EXPECTED} or more, with 99 draws."
+        )
+
+    def p_value(column: np.ndarray) -> float:
+        return float(scipy.stats.chisquare(np.bincount(column * bins // values, minlength=bins)).pvalue)
+
+    of_sites = ranks.drop_vars("diverging", errors="ignore")
+    return xr.apply_ufunc(p_value, of_sites, input_core_dims=[["simulation"]], vectorize=True)
+
+
+def _settings(num_warmup: int, num_draws: int, thinning: int) -> tuple[int, int, int]:
+    for name, value in (("num_warmup", num_warmup), ("num_draws", num_draws), ("thinning", thinning)):
+        _checks.whole_number(name, value, 1, "simulation_based_calibration")
+    return num_warmup, num_draws, thinning
+
+
+def _observed_site(model: Callable[..., Any], statistics: SufficientStatistics, site: str | None) -> str:
+    trace = draw_once(model, statistics)
+    for name, each in trace.items():
+        if each["type"] == "sample" and not each["is_observed"] and is_improper(each["fn"]):
+            raise ValueError(
+                f"simulation_based_calibration: the prior of {name!r} is improper, so that no true value can be drawn "
+                "from it. Give it a proper prior."
+            )
+    observed = [name for name, each in trace.items() if each["type"] == "sample" and each["is_observed"]]
+    if site is None and len(observed) == 1:
+        return observed[0]
+    if site not in observed:
+        raise ValueError(
+            f"simulation_based_calibration: `site` must be the observed site, one of {observed}; got {site!r}."
+        )
+    return site
+
+
+def _latent_sites(model: Callable[..., Any], statistics: SufficientStatistics, site: str) -> list[str]:
+    trace = draw_once(model, statistics)
+    return [k for k, each in trace.items() if each["type"] == "sample" and not each["is_observed"] and k != site]
+
+
+def _values(trace: dict[str, Any], site: str) -> dict[str, Any]:
+    return {k: each["value"] for k, each in trace.items() if each["type"] == "sample"}
+
+
+def _with_repetition(statistics: SufficientStatistics, repeated: np.ndarray) -> tuple[SufficientStatistics, np.ndarray]:
+    """Statistics of the inputs twice, and what the data and repetitions of them compress to together.
+
+    With R for the inputs once it is √2·R for both, c = (c₁ + c₂)/√2, and rss = rss₁ + rss₂ + ‖c₁ − c₂‖²/2.
+    """
+    both, once = statistics + statistics, statistics.compressed
+    factor = {"factor": np.sqrt(2) * once.factor}  # that of the sums might have other signs
+    defects = {name: getattr(once, name) for name in ("gram_defect", "output_defect")}
+    doubled = {name: None if value is None else 2 * value for name, value in defects.items()}
+    both.compressed = rebuild(Compressed, {**vars(both.compressed), **factor, **doubled})
+    first = np.asarray(statistics.projection)
+    c = (first[..., :-1] + repeated[..., :-1]) / np.sqrt(2)
+    apart = np.sum((first[..., :-1] - repeated[..., :-1]) ** 2, axis=-1) / 2
+    joined = np.concatenate([c, (first[..., -1] + repeated[..., -1] + apart)[..., None]], axis=-1)
+    return both, joined
+
+
+def _rows(tree: Any, rows: np.ndarray) -> Any:
+    return jax.tree.map(lambda leaf: leaf[rows], tree)
+
+
+def _ranks(
+    model: Callable[..., Any],
+    statistics: SufficientStatistics,
+    key: jax.Array,
+    truths: dict[str, Any],
+    projections: Any,
+    site: str,
+    settings: tuple[int, int, int],
+    progress: bool | None,
+) -> xr.Dataset:
+    count = len(projections)
+    part = -(-count // PARTS)
+    starts = range(0, count, part)
+    keys = jax.random.split(key, count)
+    truths, projections = jax.tree.map(jnp.asarray, (truths, projections))
+    done: list[tuple[dict[str, Any], Any]] = []
+    try:
+        with tqdm(total=count, disable=None if progress is None else not progress, unit="simulation") as bar:
+            for start in starts:
+                # The last part is filled up with the first simulations, so that one program does for all.
+                arguments = _rows((keys, truths, projections), np.arange(start, start + part) % count)
+                below = _chains(model, site, settings, statistics, *arguments)
+                done.append(_rows(jax.tree.map(np.asarray, below), np.arange(min(part, count - start))))
+                bar.update(len(done[-1][1]))
+    except KeyboardInterrupt:
+        if not done:
+            raise
+        _checks.warn(f"Interrupted: ranks of {sum(len(each[1]) for each in done)} of {count} simulations.")
+    below, diverging = jax.tree.map(lambda *parts: np.concatenate(parts), *done)
+    data = {
+        name: xr.DataArray(ranks, dims=["simulation", *(f"{name}_dim_{i}" for i in range(ranks.ndim - 1))])
+        for name, ranks in below.items()
+    }
+    data["diverging"] = xr.DataArray(diverging, dims=["simulation"])
+    return xr.Dataset(data, attrs={"num_draws": settings[1]})
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1, 2))
+def _chains(model, site, settings, statistics, keys, truths, projections):
+    """Ranks and divergences of one chain for each truth, one after the other in one program."""
+    num_warmup, num_draws, thinning = settings
+
+    def given(statistics, projection):
+        handlers.condition(model, {site: projection})(statistics)
+
+    def one(arguments):
+        key, truth, projection = arguments
+        data = (statistics, projection)
+        init, sample = hmc(potential_fn_gen=lambda *data: lambda z: potential_energy(given, data, {}, z), algo="NUTS")
+        start = unconstrain_fn(handlers.seed(given, key), data, {}, truth)
+        # NumPyro would shrink estimated variances towards 1e-3; with many rows that of log σ is 1/2n.
+        state = init(start, num_warmup, model_args=data, rng_key=key, regularize_mass_matrix=False)
+
+        def step(state, _):
+            state = sample(state, data, {})
+            return state, state.diverging
+
+        def thinned(state, _):
+            state, diverging = jax.lax.scan(step, state, length=thinning)
+            return state, (state.z, jnp.sum(diverging))
+
+        state, _ = jax.lax.scan(step, state, length=num_warmup)
+        _, (z, diverging) = jax.lax.scan(thinned, state, length=num_draws)
+        draws = jax.vmap(lambda z: constrain_fn(handlers.seed(given, key), data, {}, z))(z)
+        below = {name: jnp.sum(draws[name] < value[None], axis=0) for name, value in truth.items()}
+        return below, jnp.sum(diverging)
+
+    return jax.lax.map(one, (keys, truths, projections))

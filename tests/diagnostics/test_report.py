@@ -1,0 +1,219 @@
+"""`report` finds each planted fault and says nothing of a clean run."""
+
+from __future__ import annotations
+
+import types
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+from numpyro.infer import MCMC, NUTS
+
+import ppl_sgp as sgp
+from tests.builders import IdentityBasis, smooth_rows
+
+pytestmark = [pytest.mark.float64_only, pytest.mark.relaxed_promotion]
+
+
+class Run:
+    """What `report` asks of an MCMC, with given draws by chain."""
+
+    def __init__(self, model, draws, **extra):
+        self.sampler = types.SimpleNamespace(model=model, _max_tree_depth=10)
+        self._draws = draws
+        shape = next(iter(draws.values())).shape[:2]
+        # A calm sampler: no divergences, white energies, short trajectories.
+        energy = np.random.default_rng(5).standard_normal(shape)
+        self._extra = {"diverging": np.zeros(shape, bool), "energy": energy, "num_steps": np.full(shape, 7), **extra}
+
+    def get_samples(self, group_by_chain):
+        return self._draws
+
+    def get_extra_fields(self, group_by_chain):
+        return self._extra
+
+
+def model(stats):
+    scale = numpyro.sample("scale", dist.LogNormal(0.0, 1.0))
+    noise_scale = numpyro.sample("noise_scale", dist.LogNormal(-1.0, 1.5))
+    sgp.observe("y", stats, sgp.DiagonalPrior(scale * jnp.ones(stats.num_features)), noise_scale)
+
+
+def draws_of(log_scale=0.0, log_noise=-1.0, chains=4, count=500):
+    """Independent draws, log-normal around the given medians."""
+    rng = np.random.default_rng(0)
+    medians = {"scale": log_scale, "noise_scale": log_noise}
+    return {name: np.exp(value + 0.1 * rng.standard_normal((chains, count))) for name, value in medians.items()}
+
+
+@pytest.fixture(scope="module")
+def statistics():
+    """200 rows of 6 features, whose weights and noise are as `draws_of` says."""
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((200, 6))
+    y = X @ rng.standard_normal(6) + np.exp(-1) * rng.standard_normal(200)
+    return sgp.sufficient_statistics(IdentityBasis(6), X, y)
+
+
+def checks(run, statistics, **rows):
+    return [finding.check for finding in sgp.report(run, statistics, **rows).findings]
+
+
+def of_rows(X, y):
+    return sgp.sufficient_statistics(IdentityBasis(X.shape[1]), X, y)
+
+
+def test_a_clean_run_is_passed_in_silence(statistics):
+    found = sgp.report(Run(model, draws_of()), statistics, X_new=np.zeros((3, 6)))
+    assert found.ok and found.findings == ()
+    assert str(found).startswith("Nothing found.\nNot checked: leave-one-out")
+
+
+def apart(draws):
+    """The last chain sits elsewhere."""
+    draws["scale"][-1] *= 3
+    return draws
+
+
+def sticky(draws):
+    """Each value is kept for fifty draws."""
+    return {name: np.repeat(values[:, ::50], 50, axis=1) for name, values in draws.items()}
+
+
+def stuck(draws):
+    draws["scale"][:] = 1.0
+    return draws
+
+
+def half_diverging():
+    return {"diverging": np.arange(2000).reshape(4, 500) % 2 == 0}
+
+
+SAMPLING = {
+    "chains apart": (lambda: Run(model, apart(draws_of())), {"R-hat", "effective sample size"}),
+    "sticky chains": (lambda: Run(model, sticky(draws_of())), {"R-hat", "effective sample size"}),
+    "chains that never move": (lambda: Run(model, stuck(draws_of())), {"R-hat", "effective sample size"}),
+    "one chain": (lambda: Run(model, draws_of(chains=1, count=2000)), {"one chain"}),
+    "divergences": (lambda: Run(model, draws_of(), **half_diverging()), {"divergences"}),
+    "slow energy": (
+        lambda: Run(model, draws_of(), energy=np.cumsum(np.random.default_rng(0).standard_normal((4, 500)), axis=1)),
+        {"E-BFMI"},
+    ),
+    "largest trees": (lambda: Run(model, draws_of(), num_steps=np.full((4, 500), 1023)), {"tree depth"}),
+    "prior conflict": (lambda: Run(model, draws_of(log_scale=3.0)), {"prior-data conflict"}),
+    "interpolation": (lambda: Run(model, draws_of(log_noise=-4.5)), set()),
+}
+
+
+@pytest.mark.parametrize("name", SAMPLING)
+def test_faults_of_a_run(name, statistics):
+    run, expected = SAMPLING[name]
+    assert set(checks(run(), statistics)) == expected
+
+
+def with_kernel(basis, lengthscale):
+    def model(stats):
+        amplitude = numpyro.sample("scale", dist.LogNormal(0.0, 1.0))
+        prior = basis.weight_prior(sgp.SquaredExponential(lengthscale, amplitude))
+        sgp.observe("y", stats, prior, numpyro.sample("noise_scale", dist.LogNormal(-1.0, 1.5)))
+
+    return model
+
+
+@pytest.mark.parametrize("rotate", [False, True])
+def test_features_used_up(rng, rotate):
+    """Ten features of a kernel that wants more; ten of a linear model are as many as it has."""
+    X = np.sort(rng.random((400, 1)), axis=0)
+    basis = sgp.FourierBasis.sample(jax.random.key(0), sgp.SquaredExponential(0.05), 10, 1)
+    y = np.sin(60 * X[:, 0]) + 0.05 * rng.standard_normal(400)
+    stats = sgp.sufficient_statistics(basis, X, y)
+    run = Run(with_kernel(basis, 0.05), draws_of(log_noise=-3.0))
+    if rotate:
+        stats, run = stats.rotate(), Run(model, draws_of(log_noise=-3.0))
+    assert checks(run, stats) == ["too few features"]
+    Phi = basis.host_features(X)
+    assert checks(Run(model, draws_of(log_noise=-3.0)), of_rows(Phi, y)) == []
+
+
+def test_features_that_carry_nothing(rng):
+    X, y = smooth_rows(rng, 200)
+    basis = sgp.FourierBasis.sample(jax.random.key(0), sgp.SquaredExponential(0.02), 60, 1)
+    stats = sgp.sufficient_statistics(basis, X, y)
+
+    assert checks(Run(with_kernel(basis, 3.0), draws_of()), stats) == ["few effective features"]
+
+
+def test_noise_of_nothing(statistics):
+    tiny = Run(model, draws_of(log_noise=-9.0))
+    assert set(checks(tiny, statistics)) == {"interpolation", "prior-data conflict"}
+
+
+def test_a_duplicated_column_and_an_empty_one(rng):
+    X = rng.standard_normal((200, 6))
+    X[:, 4] = -2 * X[:, 1]
+    X[:, 5] = 0
+    y = X[:, 0] + np.exp(-1) * rng.standard_normal(200)
+    found = sgp.report(Run(model, draws_of()), of_rows(X, y)).findings
+    assert [each.check for each in found] == ["empty features", "duplicated features"]
+    assert "1 of 6" in found[0].symptom and "such as 1 and 4" in found[1].symptom
+
+
+def test_a_mean_of_y_that_the_gp_lacks(rng):
+    X = rng.standard_normal((200, 6))
+    assert "mean of y" in checks(Run(model, draws_of()), of_rows(X, 5 + rng.standard_normal(200)))
+
+
+def test_predictions_out_of_the_domain(statistics):
+    X_new = np.zeros((10, 6))
+    X_new[:3, 2] = 9.0
+    found = sgp.report(Run(model, draws_of()), statistics, X_new=X_new).findings
+    assert [each.check for each in found] == ["out of domain"]
+    assert "3 of 10 rows" in found[0].symptom and "input 2" in found[0].symptom
+    assert "out of domain: 3 of 10" in str(sgp.report(Run(model, draws_of()), statistics, X_new=X_new))
+
+
+def test_arguments(statistics):
+    with pytest.raises(ValueError, match="both `X` and `y`"):
+        sgp.report(Run(model, draws_of()), statistics, X=np.zeros((3, 6)))
+    with pytest.raises(ValueError, match=r"report: `X` must have shape \(n, 6\)"):
+        sgp.report(Run(model, draws_of()), statistics, X_new=np.zeros((3, 2)))
+    bare = Run(model, draws_of())
+    bare._extra = {"diverging": np.zeros((4, 500), bool)}
+    assert "['energy', 'num_steps']; run with `extra_fields" in str(sgp.report(bare, statistics))
+
+
+def sampler(model):
+    lengths = {"num_warmup": 200, "num_samples": 600, "num_chains": 2}
+    return MCMC(NUTS(model), chain_method="sequential", progress_bar=False, jit_model_args=True, **lengths)
+
+
+def run_nuts(mcmc, stats):
+    mcmc.run(jax.random.key(0), stats, extra_fields=sgp.EXTRA_FIELDS)
+    return mcmc
+
+
+def test_nuts_of_a_clean_model_and_of_one_with_an_outlier():
+    rng = np.random.default_rng(2)
+    X = np.linspace(-1, 1, 40)[:, None] ** np.arange(1, 3)
+    y = X @ [1.0, -0.5] + 0.3 * rng.standard_normal(40)
+    mcmc = sampler(model)
+    assert checks(run_nuts(mcmc, of_rows(X, y)), of_rows(X, y), X=X, y=y) == []
+    y[-1] += 30.0
+    spoilt = sgp.report(run_nuts(mcmc, of_rows(X, y)), of_rows(X, y), X=X, y=y)
+    found = {each.check: each.symptom for each in spoilt.findings}
+    assert "Pareto k" in found and "the first row 39" in found["Pareto k"]
+
+
+def test_nuts_of_a_centred_funnel(rng):
+    stats = sgp.sufficient_statistics(IdentityBasis(8), np.eye(8), rng.standard_normal(8))
+
+    def centred(stats):
+        scale = numpyro.sample("scale", dist.HalfCauchy(0.1))
+        w = numpyro.sample("w", dist.Normal(0.0, scale).expand([8]).to_event(1))
+        sgp.observe_weights("y", stats, w, 3.0)
+
+    found = sgp.report(run_nuts(sampler(centred), stats), stats)
+    assert "E-BFMI" in {each.check for each in found.findings} and "non-centred" in str(found)

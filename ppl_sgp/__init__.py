@@ -19,6 +19,7 @@ from .bases.user import CallableBasis
 from .continuation import continue_with
 from .diagnostics.kernel_draws import kernel_draws
 from .diagnostics.leave_one_out import leave_one_out
+from .diagnostics.marginal_likelihood import MarginalLikelihood, log_marginal_likelihood
 from .diagnostics.relevance_summary import relevance_summary
 from .diagnostics.report import Report, report
 from .diagnostics.simulation_based_calibration import posterior_sbc, rank_uniformity, simulation_based_calibration
@@ -77,6 +78,7 @@ __all__ = [
     "LatentGP",
     "Linear",
     "LinearBasis",
+    "MarginalLikelihood",
     "Matern12",
     "Matern32",
     "Matern52",
@@ -109,6 +111,7 @@ __all__ = [
     "latent",
     "leave_one_out",
     "log_evidence",
+    "log_marginal_likelihood",
     "models",
     "observe",
     "observe_weights",

@@ -2,6 +2,7 @@
 
 from . import direct, models
 from .augment import Augmentation
+from .averaging import AveragedPrediction, average_predictions
 from .bases.basis import Basis
 from .bases.centred import CentredBasis
 from .bases.columns import SelectedColumns
@@ -58,6 +59,7 @@ __all__ = [
     "EXTRA_FIELDS",
     "ArcCosine",
     "Augmentation",
+    "AveragedPrediction",
     "Basis",
     "BlockPrior",
     "CallableBasis",
@@ -101,6 +103,7 @@ __all__ = [
     "SufficientStatistics",
     "TableChunks",
     "WeightPrior",
+    "average_predictions",
     "continue_with",
     "direct",
     "evidence_cost",

@@ -1,0 +1,107 @@
+"""Predictions of several models, mixed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import jax
+import numpy as np
+from scipy.special import logsumexp
+
+from .predict import Prediction
+
+
+def average_predictions(predictions: Sequence[Prediction], weights: Any = None) -> AveragedPrediction:
+    """The mixture of the predictions of several models at the same inputs.
+
+    Stacking weights come from ``az.compare`` of the containers of :func:`~ppl_sgp.to_arviz` (Yao et al. 2018, Using
+    stacking to average Bayesian predictive distributions), those of model averaging from
+    :func:`~ppl_sgp.log_marginal_likelihood`.
+
+    :param predictions: from :func:`~ppl_sgp.predict`, at the same inputs.
+    :param weights: of each, shape (k,), not negative, with sum one. Default: equal.
+    :return: mean, variance, ``log_density`` and ``sample`` as of a single prediction.
+    :raises ValueError: for no predictions, predictions of different shapes, or weights that are not probabilities.
+
+    .. doctest::
+
+        >>> import numpy as np, ppl_sgp as sgp
+        >>> X = np.linspace(0, 1, 30)[:, None]
+        >>> y = X[:, 0] + 0.1 * np.cos(77 * X[:, 0])
+        >>> def of(basis):
+        ...     stats = sgp.sufficient_statistics(basis, X, y)
+        ...     model = sgp.models.reweighted_basis(scale=np.ones(basis.num_features))
+        ...     return sgp.predict(model, {"noise_scale": np.array([0.1])}, stats, X[:4])
+        >>> line, parabola = of(sgp.LinearBasis(1)), of(sgp.PolynomialBasis(1, 2))
+        >>> mixed = sgp.average_predictions([line, parabola], [0.7, 0.3])
+        >>> bool(np.allclose(mixed.mean, 0.7 * line.mean + 0.3 * parabola.mean))
+        True
+    """
+    predictions = list(predictions)
+    if not predictions:
+        raise ValueError("average_predictions: `predictions` is empty; pass those of one model or more.")
+    count = len(predictions)
+    shares = np.full(count, 1 / count) if weights is None else np.asarray(weights, dtype=np.float64)
+    if shares.shape != (count,) or not np.all(shares >= 0) or not np.isclose(shares.sum(), 1.0, atol=1e-6):
+        raise ValueError(
+            f"average_predictions: `weights` must be {count} probabilities with sum one; got {np.asarray(weights)}."
+        )
+    shapes = [each.mean.shape for each in predictions]
+    if len(set(shapes)) > 1:
+        raise ValueError(
+            f"average_predictions: predictions must be at the same inputs; their means have shapes {shapes}."
+        )
+    return AveragedPrediction(predictions, shares / shares.sum())
+
+
+class AveragedPrediction:
+    """A mixture of predictions; made by :func:`average_predictions`. The variance of a new y adds the noise variance.
+
+    :ivar weights: of each prediction, shape (k,).
+    """
+
+    def __init__(self, predictions: list[Prediction], weights: np.ndarray) -> None:
+        self._predictions, self.weights = predictions, weights
+
+    @cached_property
+    def mean(self) -> np.ndarray:
+        """Mean of f, and of y, shape (n_new,) or (n_new, q)."""
+        return sum(w * each.mean for w, each in zip(self.weights, self._predictions, strict=True))
+
+    @cached_property
+    def variance(self) -> np.ndarray:
+        """Variance of f, within models and between them."""
+        parts = zip(self.weights, self._predictions, strict=True)
+        return sum(w * (each.variance + (each.mean - self.mean) ** 2) for w, each in parts)
+
+    @property
+    def noise_variance(self) -> Any:
+        """Mean of the noise variance (of a row of weight one)."""
+        return sum(w * each.noise_variance for w, each in zip(self.weights, self._predictions, strict=True))
+
+    def log_density(self, y_new: Any) -> np.ndarray:
+        """Log predictive density of each new observation, of the mixture, in nats.
+
+        :param y_new: observations, shape of :attr:`mean`.
+        """
+        densities = np.stack([each.log_density(y_new) for each in self._predictions])
+        return logsumexp(densities, axis=0, b=self.weights.reshape(-1, *[1] * (densities.ndim - 1)))
+
+    def sample(self, key: jax.Array, num_samples: int = 1, noise: bool = True) -> np.ndarray:
+        """Joint draws at all new inputs, each of one model, drawn with its weight.
+
+        :param key: a JAX random key.
+        :param num_samples: how many.
+        :param noise: add observation noise, for draws of y; without it, draws of f.
+        :return: shape (num_samples, n_new), or (num_samples, n_new, q).
+        """
+        key_choice, *keys = jax.random.split(key, len(self._predictions) + 1)
+        rng = np.random.default_rng(np.asarray(jax.random.key_data(key_choice)).ravel())
+        chosen = rng.choice(len(self._predictions), num_samples, p=self.weights)
+        result = np.empty((num_samples, *self.mean.shape))
+        for index, (each, key_model) in enumerate(zip(self._predictions, keys, strict=True)):
+            if count := int(np.sum(chosen == index)):
+                result[chosen == index] = each.sample(key_model, count, noise)
+        return result

@@ -18,9 +18,11 @@ from .bases.rotated import RotatedBasis
 from .bases.stack import StackedBasis, stack
 from .bases.user import CallableBasis
 from .continuation import continue_with
+from .diagnostics.classification_calibration import calibrate_classification, predictive_entropy
 from .diagnostics.kernel_draws import kernel_draws
 from .diagnostics.leave_one_out import leave_one_out
 from .diagnostics.marginal_likelihood import MarginalLikelihood, log_marginal_likelihood
+from .diagnostics.regression_calibration import calibrate_regression
 from .diagnostics.relevance_summary import relevance_summary
 from .diagnostics.report import Report, report
 from .diagnostics.simulation_based_calibration import posterior_sbc, rank_uniformity, simulation_based_calibration
@@ -104,6 +106,8 @@ __all__ = [
     "TableChunks",
     "WeightPrior",
     "average_predictions",
+    "calibrate_classification",
+    "calibrate_regression",
     "continue_with",
     "direct",
     "evidence_cost",
@@ -120,6 +124,7 @@ __all__ = [
     "observe_weights",
     "posterior_sbc",
     "predict",
+    "predictive_entropy",
     "rank_uniformity",
     "relevance_summary",
     "report",

@@ -1,0 +1,214 @@
+"""Whether a posterior predictive of numbers means what it says: coverage, PIT, CRPS, log density, sharpness."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import xarray as xr
+from scipy.optimize import elementwise
+from scipy.special import erf, logsumexp, ndtr, ndtri
+
+from ..predict import Prediction, gaussian_log_density
+
+#: Pairs of draws that enter the CRPS, if there are more; but each draw is paired with at least so many others.
+PAIRS, PARTNERS = 20_000, 40
+#: Error of quantiles, in units of the smallest standard deviation among the draws.
+QUANTILE_TOLERANCE = 1e-8
+#: Arrays of the size of a block's moments that scoring the block needs at once.
+ARRAYS = 12
+
+
+def calibrate_regression(prediction: Prediction, y: Any, *, levels: Any = (0.5, 0.8, 0.9, 0.95)) -> xr.Dataset:
+    """Score predictions of held-out rows: are they calibrated, and how sharp are they?
+
+    Each row's predictive is the equal mixture, over draws, of the Gaussians of a new y, noise included; nothing is
+    plugged in. A prediction is calibrated if central p% intervals hold p% of the observations (Kuleshov et al. 2018)
+    for every p: then the values of its distribution function at the observations, the PIT, are uniform. Among
+    calibrated predictions the sharpest, with the narrowest intervals, is the best (Gneiting, Balabdaoui & Raftery
+    2007).
+
+    The CRPS is ``∫ (F(x) − 1{y ≤ x})² dx = E|X − y| − ½ E|X − X'|`` (Gneiting & Raftery 2007, eqs 20 and 21, with
+    the sign reversed), of Gaussian mixtures in closed form (Grimit et al. 2006, eq 5). Its second term takes pairs of
+    draws: all of them up to 200 draws. Beyond, each of the S draws is paired with the same number of others, evenly
+    spaced along the chain, 40,000/S or at least 40; ``attrs["crps_partners"]`` says how many.
+
+    The cost is that of :meth:`~ppl_sgp.Prediction.log_density`, O(n_new m²) a draw, and for each row up to 20,000 or
+    20·S pairs, and about ten evaluations of its distribution function, O(S) each, for each end of an interval. Rows are
+    taken in blocks that fit the ``max_memory`` of the prediction.
+
+    :param prediction: of the rows, made by :func:`~ppl_sgp.predict`, without ``y`` among its training rows.
+    :param y: the observations, shape (n_new,), or (n_new, q) for q outputs.
+    :param levels: probabilities of the central intervals, between 0 and 1, shape (l,).
+    :return: a dataset, of which each variable but ``coverage_standard_error`` ends in the dimension ``output`` for
+        statistics of several outputs. Over ``obs``: ``pit``; ``crps``, in units of y, small is good; ``log_density``,
+        in nats. Over ``level``: ``coverage``, the share of observations in the interval; ``coverage_standard_error``,
+        the binomial one ``(p(1 − p)/n)^½`` of a calibrated prediction of independent rows; ``interval_width``, the mean
+        over rows, in units of y. Scalars: ``mean_crps``, ``mean_log_density``, and ``rmse`` of the mean, in units of y.
+    :raises ValueError: for other predictions, shapes that differ, no rows, values that are not finite, or levels beyond
+        0 and 1.
+
+    .. doctest::
+
+        >>> import jax, jax.numpy as jnp, numpy as np, ppl_sgp as sgp
+        >>> from ppl_sgp.diagnostics.regression_calibration import calibrate_regression
+        >>> X = np.linspace(0, 1, 80)[:, None]
+        >>> y = np.sin(6 * X[:, 0]) + 0.1 * np.random.default_rng(0).normal(size=80)
+        >>> basis = sgp.FourierBasis.from_data(jax.random.key(0), X, 40)
+        >>> stats = sgp.sufficient_statistics(basis, X[::2], y[::2])
+        >>> draws = {"lengthscale": jnp.array([0.2, 0.3]), "amplitude": jnp.ones(2), "noise_scale": jnp.full(2, 0.1)}
+        >>> prediction = sgp.predict(sgp.models.fourier_gp(), draws, stats, X[1::2])
+        >>> scores = calibrate_regression(prediction, y[1::2], levels=[0.9])
+        >>> bool(abs(scores["coverage"][0] - 0.9) < 3 * scores["coverage_standard_error"][0])
+        True
+    """
+    levels = _checked_levels(levels)
+    if not isinstance(prediction, Prediction):
+        raise ValueError(
+            "calibrate_regression: `prediction` must be an `sgp.Prediction`, made by `sgp.predict` or by the `predict` "
+            f"of relevance vectors; got {type(prediction).__name__}."
+        )
+    y_rows = _checked_observations(prediction, y)
+    parts = [_score(y_rows[:, rows], mean, scale, levels) for rows, mean, scale in _mixtures(prediction)]
+    scores = RowScores(*(prediction._shaped(np.concatenate(part, axis=-1)) for part in zip(*parts, strict=True)))
+    output = ("output",) if scores.pit.ndim == 2 else ()
+    half = levels.reshape(-1, *[1] * scores.pit.ndim) / 2
+    return xr.Dataset(
+        {
+            "pit": (("obs", *output), scores.pit),
+            "crps": (("obs", *output), scores.crps),
+            "log_density": (("obs", *output), scores.log_density),
+            "coverage": (("level", *output), np.mean(np.abs(scores.pit - 0.5) <= half, axis=1)),
+            "coverage_standard_error": ("level", np.sqrt(levels * (1 - levels) / len(scores.pit))),
+            "interval_width": (("level", *output), np.mean(scores.width, axis=1)),
+            "mean_crps": (output, np.mean(scores.crps, axis=0)),
+            "mean_log_density": (output, np.mean(scores.log_density, axis=0)),
+            "rmse": (output, np.sqrt(np.mean(scores.square, axis=0))),
+        },
+        coords={"obs": np.arange(len(scores.pit)), "level": levels},
+        attrs={"crps_partners": int(_partners(prediction._draws.num_draws)[1].sum())},
+    )
+
+
+class RowScores(NamedTuple):
+    """Of q outputs at n rows, all (q, n) but the width of intervals, (l, q, n); later in the shape of y."""
+
+    pit: np.ndarray
+    crps: np.ndarray
+    log_density: np.ndarray
+    square: np.ndarray
+    width: np.ndarray
+
+
+def _score(y: np.ndarray, mean: np.ndarray, scale: np.ndarray, levels: np.ndarray) -> RowScores:
+    """Scores of observations (q, n) under equal mixtures of S Gaussians, with means and deviations (S, q, n)."""
+    density = logsumexp(gaussian_log_density(y - mean, scale**2), axis=0) - np.log(len(mean))
+    return RowScores(
+        pit=ndtr((y - mean) / scale).mean(axis=0),
+        crps=crps(y, mean, scale),
+        log_density=density,
+        square=(y - mean.mean(axis=0)) ** 2,
+        # By symmetry an upper quantile is a lower one, whose small probability is not 1 less something.
+        width=np.stack([-lower_quantile(p, -mean, scale) - lower_quantile(p, mean, scale) for p in (1 - levels) / 2]),
+    )
+
+
+def crps(y: np.ndarray, mean: np.ndarray, scale: np.ndarray) -> np.ndarray:
+    """The continuous ranked probability score of equal mixtures of S Gaussians; see :func:`calibrate_regression`.
+
+    :param y: observations, any shape.
+    :param mean: means, that shape after an axis S.
+    :param scale: standard deviations, the same.
+    """
+    S, variance = len(mean), scale**2
+    itself = 2 / np.sqrt(np.pi) * scale.mean(axis=0)  # E|X − X'| of a Gaussian with its copy
+    lags, partners = _partners(S)
+    others = np.zeros_like(y)
+    for lag, share in zip(lags, partners / max(1, partners.sum()), strict=True):
+        deviation = np.sqrt(variance + np.roll(variance, lag, axis=0))
+        others += share * _mean_absolute(mean - np.roll(mean, lag, axis=0), deviation).mean(axis=0)
+    spread = itself / S + (1 - 1 / S) * others
+    return _mean_absolute(y - mean, scale).mean(axis=0) - spread / 2
+
+
+def lower_quantile(probability: float, mean: np.ndarray, scale: np.ndarray) -> np.ndarray:
+    """Quantiles below the median of equal mixtures of S Gaussians, by bracketing, to 1e-8 of the smallest deviation.
+
+    :param probability: between 0 and ½.
+    :param mean: means, shape (S, …).
+    :param scale: standard deviations, the same.
+    :return: shape (…).
+    """
+    centre, unit = mean.mean(axis=0), scale.min(axis=0)
+    location, ratio = ((mean - centre) / unit).reshape(len(mean), -1), (scale / unit).reshape(len(mean), -1)
+
+    def excess(x, column):
+        return ndtr((x - location[:, column]) / ratio[:, column]).mean(axis=0) - probability
+
+    # A quantile of a mixture lies among those of its components. The margin gives both ends a sign if all agree.
+    quantiles = location + ndtri(probability) * ratio
+    low, high = quantiles.min(axis=0), quantiles.max(axis=0)
+    bracket = low - 1e-6 * (1 + np.abs(low)), high + 1e-6 * (1 + np.abs(high))
+    columns = np.arange(location.shape[1])
+    found = elementwise.find_root(excess, bracket, args=(columns,), tolerances={"xatol": QUANTILE_TOLERANCE})
+    return centre + unit * found.x.reshape(centre.shape)
+
+
+def _mean_absolute(mean: np.ndarray, scale: np.ndarray) -> np.ndarray:
+    """``E|X|`` of a Gaussian, elementwise."""
+    z = mean / scale
+    return scale * (np.sqrt(2 / np.pi) * np.exp(-0.5 * z**2) + z * erf(z / np.sqrt(2)))
+
+
+def _partners(num_draws: int) -> tuple[np.ndarray, np.ndarray]:
+    """Distances along the circle of draws, and how many partners a draw has at each: one on both sides, or opposite.
+
+    All distances up to half the circle, or evenly spaced ones if those are many pairs. Every draw has the same number
+    of partners, so that the mean over these pairs errs only by what is not additive in the two of them.
+    """
+    half = num_draws // 2
+    kept = min(half, max(PARTNERS // 2, PAIRS // num_draws))
+    lags = 1 + ((np.arange(kept) + 0.5) / max(kept, 1) * half).astype(int)
+    return lags, np.where(2 * lags == num_draws, 1, 2)
+
+
+def _mixtures(prediction: Prediction) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
+    """Blocks of rows, with mean and standard deviation (S, q, n) of a new y for each draw."""
+    draws = prediction._draws
+    for rows, Phi in prediction._features(ARRAYS * draws.num_draws * draws.num_outputs):
+        means, scales = [], []
+        for mean, variance, noise in prediction._pointwise(rows, Phi):
+            means.append(mean)
+            scales.append(np.sqrt(variance + noise[..., None] ** 2 / prediction._row_weights[rows]))
+        yield rows, np.concatenate(means), np.concatenate(scales)
+
+
+def _checked_observations(prediction: Prediction, y: Any) -> np.ndarray:
+    """Observations as (q, n), in float64."""
+    y = np.asarray(y, dtype=np.float64)
+    n, q = len(prediction._X_new), prediction._draws.num_outputs
+    shape = (n,) if prediction._one_output else (n, q)
+    if y.shape != shape:
+        raise ValueError(
+            f"calibrate_regression: `y` must have the shape of the prediction, {shape}; got {y.shape}. "
+            "Predict at the inputs of these observations."
+        )
+    if n == 0:
+        raise ValueError("calibrate_regression: there are no rows; predict at held-out inputs first.")
+    if not np.isfinite(y).all():
+        raise ValueError(
+            f"calibrate_regression: {np.sum(~np.isfinite(y))} entries of `y` are not finite; drop those rows from `y` "
+            "and from the prediction."
+        )
+    return y[None, :] if prediction._one_output else y.T
+
+
+def _checked_levels(levels: Any) -> np.ndarray:
+    levels = np.asarray(levels, dtype=np.float64)
+    if levels.ndim != 1 or levels.size == 0 or not ((levels > 0) & (levels < 1)).all():
+        raise ValueError(
+            "calibrate_regression: `levels` must be a list of probabilities between 0 and 1, such as [0.5, 0.9]; "
+            f"got {levels.tolist()}."
+        )
+    return levels

@@ -1,6 +1,6 @@
 """Sparse Gaussian-process priors for NumPyro: compress rows once, then sample at a cost independent of their number."""
 
-from . import direct, models
+from . import direct, models, plots
 from .augment import Augmentation
 from .averaging import AveragedPrediction, average_predictions
 from .bases.basis import Basis
@@ -122,6 +122,7 @@ __all__ = [
     "models",
     "observe",
     "observe_weights",
+    "plots",
     "posterior_sbc",
     "predict",
     "predictive_entropy",

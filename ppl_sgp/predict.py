@@ -51,7 +51,7 @@ def predict(
         >>> import jax, jax.numpy as jnp, numpy as np, ppl_sgp as sgp
         >>> X = np.linspace(0, 1, 40)[:, None]
         >>> basis = sgp.FourierBasis.from_data(jax.random.key(0), X, 40)
-        >>> stats = sgp.sufficient_statistics(basis, X, np.sin(6 * X[:, 0]))
+        >>> stats = sgp.sufficient_statistics(basis, X, np.sin(6 * X[:, 0]) + 0.01 * np.cos(77 * X[:, 0]))
         >>> draws = {"lengthscale": jnp.array([0.2, 0.3]), "amplitude": jnp.ones(2), "noise_scale": jnp.full(2, 0.01)}
         >>> prediction = sgp.predict(sgp.models.fourier_gp(), draws, stats, [[0.5]])
         >>> bool(abs(prediction.mean[0] - np.sin(3.0)) < 0.02), bool(prediction.variance[0] < 1e-3)

@@ -48,7 +48,7 @@ def kernel_draws(
         >>> import jax, jax.numpy as jnp, numpy as np, ppl_sgp as sgp
         >>> X = np.linspace(0, 1, 40)[:, None]
         >>> basis = sgp.FourierBasis.from_data(jax.random.key(0), X, 20)
-        >>> stats = sgp.sufficient_statistics(basis, X, np.sin(6 * X[:, 0]))
+        >>> stats = sgp.sufficient_statistics(basis, X, np.sin(6 * X[:, 0]) + 0.1 * np.cos(77 * X[:, 0]))
         >>> draws = {"lengthscale": jnp.array([0.2, 0.3]), "amplitude": jnp.ones(2), "noise_scale": jnp.full(2, 0.1)}
         >>> kernels = sgp.kernel_draws(sgp.models.fourier_gp(), draws, stats, lags=np.linspace(0, 1, 5))
         >>> dict(kernels.sizes)

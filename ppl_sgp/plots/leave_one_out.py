@@ -1,0 +1,132 @@
+"""Leave-one-out checks: how far importance weights can be relied on, and whether predictions are calibrated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.special import ndtr
+
+from ..diagnostics.leave_one_out import leave_one_out
+from ..draws import Draws
+from ..statistics.statistics import SufficientStatistics
+from ._arviz import pareto_k, smoothed_log_weights
+from ._axes import axes, finite
+from .calibration import draw_pit
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+def plot_pareto_k(source: Any, *, site: str | None = None, ax: Axes | None = None) -> Axes:
+    """Pareto tail indices k of the rows: above the line, leaving that row out is not to be estimated from these draws.
+
+    :param source: what :func:`~ppl_sgp.to_arviz` returns for given rows, the result of ``az.loo(..., pointwise=True)``,
+        or an array of indices. Rows of several outputs follow one another.
+    :param site: the variable of the log-likelihood, if a container has several.
+    :param ax: axes to draw on; default those of a new figure.
+    :return: the axes. The line is at ``min(1 − 1/log₁₀ S, 0.7)`` for S draws (Vehtari et al. 2024); of an array at 0.7.
+    :raises ValueError: for a source without indices, or indices that are not finite.
+
+    .. doctest::
+
+        >>> import ppl_sgp as sgp
+        >>> from matplotlib.figure import Figure
+        >>> ax = sgp.plots.plot_pareto_k([0.1, -0.2, 0.9, 0.3], ax=Figure().subplots())
+        >>> ax.get_legend_handles_labels()[1]
+        ['k ≤ 0.70: 3 rows', 'k > 0.70: 1 row']
+    """
+    values, good = pareto_k(source, site, "plot_pareto_k")
+    values = finite("pareto_k", values, "plot_pareto_k")
+    row, bad = np.arange(len(values)), values > good
+    ax = axes(ax)
+    for chosen, sign, color in ((~bad, "≤", "C0"), (bad, ">", "C3")):
+        count = int(chosen.sum())
+        label = f"k {sign} {good:.2f}: {count} row{'' if count == 1 else 's'}"
+        ax.plot(row[chosen], values[chosen], ".", color=color, ms=4 if sign == "≤" else 8, label=label)
+    ax.axhline(good, color="C3", lw=1, ls="--")
+    ax.set(xlabel="row", ylabel="Pareto k", ylim=(min(-0.1, values.min() - 0.05), max(1.0, values.max() + 0.05)))
+    ax.legend(frameon=False)
+    return ax
+
+
+def plot_loo_pit(
+    model: Callable[..., Any],
+    samples: dict[str, Any],
+    statistics: SufficientStatistics,
+    X: Any,
+    y: Any,
+    *,
+    row_weights: Any = None,
+    site: str | None = None,
+    bins: int = 20,
+    max_memory: float = 2e9,
+    ax: Axes | None = None,
+) -> Axes:
+    """Histogram of leave-one-out PIT values: where each y_i lies in what the model predicts from the other rows.
+
+    ``uᵢ = Σ_s w_s F(yᵢ | y₋ᵢ, θ_s)`` with Pareto-smoothed weights w ∝ 1/p(yᵢ | y₋ᵢ, θ_s). It is uniform if predictions
+    are calibrated: a hill says too wide, a valley too narrow, a slope too low or too high. ArviZ's ``loo_pit`` is not
+    this: it takes draws of the posterior predictive, which of a collapsed model have seen yᵢ. O(m²) a row and draw.
+
+    :param model: the NumPyro model, of one argument: the statistics.
+    :param samples: draws with the draws along the first axis, as ``mcmc.get_samples()``.
+    :param statistics: the statistics of exactly these rows.
+    :param X: the training inputs, shape (n, d).
+    :param y: the training outputs, shape (n,) or (n, q); values of all outputs go into one histogram.
+    :param row_weights: the relative noise precisions given to ``sufficient_statistics``, if any.
+    :param site: name of the observed site, if the model has several.
+    :param bins: how many bars.
+    :param max_memory: bytes that the densities of all draws and rows may take.
+    :param ax: axes to draw on; default those of a new figure.
+    :return: the axes, with the central 99% of each count for independent uniform values.
+    :raises ValueError: as :func:`~ppl_sgp.leave_one_out`, and for fewer than 25 draws, unless all are the same.
+
+    .. doctest::
+
+        >>> import numpy as np, ppl_sgp as sgp
+        >>> from matplotlib.figure import Figure
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(50, 1))
+        >>> y = X[:, 0] + 0.1 * rng.normal(size=50)
+        >>> stats = sgp.sufficient_statistics(sgp.LinearBasis(1), X, y)
+        >>> draws = {"noise_scale": np.abs(rng.normal(0.1, 0.01, 40))}
+        >>> model = sgp.models.reweighted_basis(scale=1.0)
+        >>> ax = sgp.plots.plot_loo_pit(model, draws, stats, X, y, bins=10, ax=Figure().subplots())
+        >>> int(sum(bar.get_height() for bar in ax.patches[:10]))
+        50
+    """
+    pit = loo_pit(model, samples, statistics, X, y, row_weights, site, max_memory)
+    return draw_pit(axes(ax), pit.ravel(), bins, "leave-one-out PIT")
+
+
+def loo_pit(
+    model: Callable[..., Any],
+    samples: dict[str, Any],
+    statistics: SufficientStatistics,
+    X: Any,
+    y: Any,
+    row_weights: Any,
+    site: str | None,
+    max_memory: float,
+) -> np.ndarray:
+    """Leave-one-out PIT values of each output, shape (q, n); see :func:`plot_loo_pit`."""
+    log_density = leave_one_out(
+        model, samples, statistics, X, y, row_weights=row_weights, site=site, max_memory=max_memory
+    )
+    num_draws, n = log_density.shape[:2]
+    by_output = np.moveaxis(log_density.reshape(num_draws, n, -1), -1, 1)
+    weights = np.exp(smoothed_log_weights(by_output.reshape(num_draws, -1), "plot_loo_pit")).reshape(by_output.shape)
+    X, y_rows = np.asarray(X, dtype=np.float64), np.asarray(y, dtype=np.float64).reshape(n, -1).T
+    omega = np.ones(n) if row_weights is None else np.asarray(row_weights, dtype=np.float64)
+    draws, pit = Draws(model, samples, statistics, site, max_memory), np.zeros(y_rows.shape)
+    size = max(1, int(max_memory // (64 * statistics.num_features)))
+    for start in range(0, n, size):
+        rows, done = slice(start, start + size), 0
+        for mean, variance, noise in draws.pointwise(statistics.basis.host_features(X[rows])):
+            # (y − f̂)/(1 − h) over σ/(1 − h)^½, with leverage h = v/σ²: see `leave_one_out`.
+            z = (y_rows[:, rows] - mean) / np.sqrt(noise[..., None] ** 2 / omega[rows] - variance)
+            pit[:, rows] += np.sum(weights[done : done + len(mean), :, rows] * ndtr(z), axis=0)
+            done += len(mean)
+    return pit

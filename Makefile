@@ -10,7 +10,7 @@ PYTEST_ARGS ?=
 PY := $(VENV)/bin/python
 PIP_INSTALL := "$(PY)" -m pip install --quiet --disable-pip-version-check --no-input
 
-.PHONY: help demo test test-float64 test-float32 lint format bench clean
+.PHONY: help demo test test-float64 test-float32 lint format docs bench clean
 .DELETE_ON_ERROR:
 
 help:
@@ -18,6 +18,7 @@ help:
 	@echo 'make test     the test suite in float64 and in float32, the doctests in float32'
 	@echo 'make lint     ruff and mypy'
 	@echo 'make format   let ruff rewrite what make lint would complain about'
+	@echo 'make docs     the documentation, in docs/_build/html'
 	@echo 'make bench    list the benchmarks; make bench NAME=evidence runs one'
 	@echo 'make clean    remove the virtual environment, caches and builds'
 	@echo 'Each sets up what it needs in $(VENV) first, with $(PYTHON) (override with PYTHON=..., VENV=...).'
@@ -51,6 +52,9 @@ format: $(VENV)/.test-installed
 	"$(PY)" -m ruff check --fix .
 	"$(PY)" -m ruff format .
 
+docs: $(VENV)/.test-installed
+	"$(PY)" -m sphinx -W --keep-going -b html docs docs/_build/html
+
 ifdef NAME
 bench: $(VENV)/.test-installed
 	"$(PY)" benchmarks/$(NAME).py
@@ -61,7 +65,7 @@ bench:
 endif
 
 clean:
-	rm -rf "$(VENV)" .mypy_cache .pytest_cache .ruff_cache build dist
+	rm -rf "$(VENV)" .mypy_cache .pytest_cache .ruff_cache build dist docs/_build
 	find ppl_sgp tests examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The stamp files make a second call skip the installation unless pyproject.toml has changed since.

@@ -1,0 +1,48 @@
+"""Sphinx: the pages of this folder, the texts outside it that they link to, and the API from its docstrings.
+
+python -m sphinx -W --keep-going -b html docs docs/_build/html
+"""
+
+import importlib.metadata
+import os
+import pathlib
+import re
+
+DOCS = pathlib.Path(__file__).parent.resolve()
+#: Pages whose text lies outside this folder. The file of that name here is what GitHub shows: a link to the text.
+TEXTS = {"changelog": DOCS.parent / "CHANGELOG.md", "measurements": DOCS.parent / "benchmarks" / "README.md"}
+
+project = "ppl_sgp"
+release = version = importlib.metadata.version(project)
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.doctest"]  # the last one for `.. doctest::`
+exclude_patterns = ["_build"]
+html_theme = "furo"
+html_title = project
+highlight_language = "none"
+myst_heading_anchors = 3
+
+autodoc_default_options = {"members": True, "member-order": "bysource", "special-members": "__call__"}
+autodoc_inherit_docstrings = False  # NumPyro's methods have pages of their own
+autodoc_preserve_defaults = True
+autodoc_typehints = "none"  # docstrings give shapes and units, which types do not
+
+
+def read_page(app, page, source):
+    """Put the texts from outside in their places, and turn links between files into links within the site."""
+    text = TEXTS.get(page)
+    if text is not None:
+        app.env.note_dependency(str(text))
+        source[0] = text.read_text(encoding="utf-8")
+    folder = DOCS if text is None else text.parent
+    pages = {path: f"{name}.md" for name, path in TEXTS.items()}
+
+    def within_site(link):
+        path = (folder / link["path"]).resolve()
+        return f"]({pages.get(path) or os.path.relpath(path, DOCS)}{link['anchor']})"
+
+    source[0] = re.sub(r"\]\((?P<path>[\w./-]+\.\w+)(?P<anchor>(#[^)]*)?)\)", within_site, source[0])
+
+
+def setup(app):
+    """Called by Sphinx."""
+    app.connect("source-read", read_page)

@@ -8,6 +8,8 @@ from numpyro.infer import MCMC, NUTS, BarkerMH
 import ppl_sgp as sgp
 from tests.builders import smooth_rows
 
+pytestmark = pytest.mark.float64_only  # slow, and of neither precision
+
 
 @pytest.fixture
 def statistics(rng):

@@ -90,6 +90,7 @@ def test_nuts_draws_the_exact_posterior(run, exact, chain_method):
         check_moments(log_draws, mean, sd, least_ess=60)
 
 
+@pytest.mark.float64_only  # slow, and of neither precision
 def test_effective_features_are_recorded(run, problem):
     _, draws = run("parallel")
     for index in (0, 100):
@@ -98,6 +99,7 @@ def test_effective_features_are_recorded(run, problem):
         assert float(draws["effective_features"][1, index]) == pytest.approx(expected, rel=1e-3)
 
 
+@pytest.mark.float64_only  # slow, and of neither precision
 @pytest.mark.relaxed_promotion
 def test_continues_warmed_up_and_with_other_statistics_without_compiling(run, problem):
     """Statistics are arguments: those of other outputs and of more rows (of the same rank) reuse the program."""

@@ -11,6 +11,11 @@ import re
 DOCS = pathlib.Path(__file__).parent.resolve()
 #: Pages whose text lies outside this folder. The file of that name here is what GitHub shows: a link to the text.
 TEXTS = {"changelog": DOCS.parent / "CHANGELOG.md", "measurements": DOCS.parent / "benchmarks" / "README.md"}
+#: Classes whose members are not repeated with each class derived from them.
+DOCUMENTED_ELSEWHERE = [
+    *("Basis", "Kernel", "WeightPrior", "BasisGP", "ReweightedBasis"),
+    *("Distribution", "CustomGibbs", "MCMCKernel", "Trace_ELBO", "ELBO", "BaseException", "tuple"),
+]
 
 project = "ppl_sgp"
 release = version = importlib.metadata.version(project)
@@ -19,9 +24,21 @@ exclude_patterns = ["_build"]
 html_theme = "furo"
 html_title = project
 highlight_language = "none"
+nitpicky = True  # a reference that leads nowhere is a warning
+nitpick_ignore = [  # what docstrings mention and users do not import
+    ("py:class", "ppl_sgp.statistics.moments.Moments"),
+    ("py:func", "ppl_sgp.scales.lengthscale_prior"),
+    ("py:meth", "_features"),
+    ("py:attr", "elbo_trace"),
+]
 myst_heading_anchors = 3
 
-autodoc_default_options = {"members": True, "member-order": "bysource", "special-members": "__call__"}
+autodoc_default_options = {
+    "members": True,
+    "inherited-members": ", ".join(DOCUMENTED_ELSEWHERE),
+    "member-order": "bysource",
+    "special-members": "__call__",
+}
 autodoc_inherit_docstrings = False  # NumPyro's methods have pages of their own
 autodoc_preserve_defaults = True
 autodoc_typehints = "none"  # docstrings give shapes and units, which types do not

@@ -88,7 +88,7 @@ def simulation_based_calibration(
     source = handlers.uncondition(generator or model)
 
     def draw(key: jax.Array) -> dict[str, Any]:
-        return _values(handlers.trace(handlers.seed(source, key)).get_trace(statistics), name)
+        return _values(handlers.trace(handlers.seed(source, key)).get_trace(statistics))
 
     drawn = jax.jit(jax.vmap(draw))(jax.random.split(key_truth, num_simulations))
     truths = {latent: drawn[latent] for latent in _latent_sites(model, statistics, name)}
@@ -190,7 +190,7 @@ def _latent_sites(model: Callable[..., Any], statistics: SufficientStatistics, s
     return [k for k, each in trace.items() if each["type"] == "sample" and not each["is_observed"] and k != site]
 
 
-def _values(trace: dict[str, Any], site: str) -> dict[str, Any]:
+def _values(trace: dict[str, Any]) -> dict[str, Any]:
     return {k: each["value"] for k, each in trace.items() if each["type"] == "sample"}
 
 

@@ -9,7 +9,7 @@ pass over the data; `codes` predicts with the most probable level of each weight
 writes ten-fold results, from splits of its own. Target: RMSE at most the table's plus half its deviation on 80% of
 sets.
 
-    python benchmarks/direct_uci.py --data DIRECTORY --csv benchmarks/direct_uci.csv
+    python benchmarks/direct_uci.py --data DIRECTORY --csv results.csv
     python benchmarks/direct_uci.py --smoke
 """
 

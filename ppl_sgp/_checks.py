@@ -38,6 +38,17 @@ def whole_number(name: str, value: Any, least: int, owner: str) -> None:
         raise ValueError(f"{owner}: `{name}` must be an integer of {least} or more; got {value!r}.")
 
 
+def probabilities(name: str, value: Any, owner: str) -> np.ndarray:
+    """A list of probabilities strictly between 0 and 1, in float64; anything else is refused."""
+    array = np.asarray(value, dtype=np.float64)
+    if array.ndim != 1 or array.size == 0 or not ((array > 0) & (array < 1)).all():
+        raise ValueError(
+            f"{owner}: `{name}` must be a list of probabilities between 0 and 1, such as [0.5, 0.9]; got "
+            f"{array.tolist()}."
+        )
+    return array
+
+
 def inputs_matrix(X: Any, input_dim: int | None, owner: str) -> None:
     """Refuse inputs that are not of shape (n, d), with the remedy for one-dimensional arrays."""
     shape = np.shape(X)

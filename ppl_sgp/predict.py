@@ -141,6 +141,21 @@ class Prediction:
         """Mean and variance (b, q, n) of f at rows with these features, and noise (b, q), by batches of draws."""
         return self._draws.pointwise(Phi)
 
+    def components(self, noise: bool = True, arrays: int = 3) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
+        """The Gaussians whose equal mixture the prediction is, one a draw, in blocks of rows.
+
+        :param noise: of a new y; if false, of f.
+        :param arrays: how many arrays of a block's size its user holds, for the memory cap.
+        :return: rows, and means and variances, shape (draws, q, rows).
+        """
+        for rows, Phi in self._features(arrays * self._draws.num_draws * self._draws.num_outputs):
+            parts = [
+                (mean, variance + scale[..., None] ** 2 / self._row_weights[rows] if noise else variance)
+                for mean, variance, scale in self._pointwise(rows, Phi)
+            ]
+            mean, variance = (np.concatenate(part) for part in zip(*parts, strict=True))
+            yield rows, mean, variance
+
     def _shaped(self, values: np.ndarray) -> np.ndarray:
         """From (…, q, n) to (…, n) for one output, else (…, n, q)."""
         return values[..., 0, :] if self._one_output else np.moveaxis(values, -2, -1)
@@ -152,19 +167,22 @@ class Prediction:
         :return: log densities in nats, shape of :attr:`mean`.
         :raises ValueError: if the shape differs.
         """
+        y_rows = self.observations(y_new, "log_density")
+        parts = [
+            mixture_log_density(y_rows[:, rows], mean, variance) for rows, mean, variance in self.components(arrays=4)
+        ]
+        return self._shaped(np.concatenate(parts, axis=-1))
+
+    def observations(self, y_new: Any, owner: str) -> np.ndarray:
+        """New observations in the shape of :attr:`mean` as (q, n_new), in float64; other shapes are refused."""
         y_new = np.asarray(y_new, dtype=np.float64)
         shape = self._shaped(np.empty((self._draws.num_outputs, len(self._X_new)))).shape
         if y_new.shape != shape:
-            raise ValueError(f"log_density: `y_new` must have shape {shape}; got {y_new.shape}.")
-        y_rows = y_new[None, :] if self._one_output else y_new.T
-        parts = []
-        for rows, Phi in self._features(2 * self._draws.num_draws * len(y_rows)):
-            terms = [
-                gaussian_log_density(y_rows[:, rows] - mean, variance + noise[..., None] ** 2 / self._row_weights[rows])
-                for mean, variance, noise in self._pointwise(rows, Phi)
-            ]
-            parts.append(logsumexp(np.concatenate(terms), axis=0) - np.log(self._draws.num_draws))
-        return self._shaped(np.concatenate(parts, axis=-1))
+            raise ValueError(
+                f"{owner}: observations must have the shape of the prediction, {shape}; got {y_new.shape}. Predict at "
+                "the inputs of these observations."
+            )
+        return y_new[None, :] if self._one_output else y_new.T
 
     def sample(self, key: jax.Array, num_samples: int = 1, noise: bool = True) -> np.ndarray:
         """Joint draws at all new inputs: hyperparameters from the draws, then weights, then noise.
@@ -233,9 +251,7 @@ class AugmentedPrediction(Prediction):
     def _row_moments(self) -> tuple[np.ndarray, np.ndarray]:
         """Mean and variance of the mixture over draws, (q, n_new): the new features have no moments in common."""
         means, variances = [], []
-        for rows, Phi in self._features(2 * self._draws.num_draws * self._draws.num_outputs):
-            parts = [moments[:2] for moments in self._pointwise(rows, Phi)]
-            mean, variance = (np.concatenate(part) for part in zip(*parts, strict=True))
+        for _, mean, variance in self.components(noise=False):
             means.append(mean.mean(axis=0))
             variances.append(variance.mean(axis=0) + mean.var(axis=0))
         return np.concatenate(means, axis=-1), np.concatenate(variances, axis=-1)
@@ -256,6 +272,11 @@ class AugmentedPrediction(Prediction):
 def gaussian_log_density(residual: np.ndarray, variance: np.ndarray) -> np.ndarray:
     """``log N(residual; 0, variance)``, elementwise."""
     return -0.5 * (np.log(2 * np.pi * variance) + residual**2 / variance)
+
+
+def mixture_log_density(y: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
+    """Log density of y, any shape, under the equal mixture of S Gaussians: their moments have an axis S before it."""
+    return logsumexp(gaussian_log_density(y - mean, variance), axis=0) - np.log(len(mean))
 
 
 def _mixture_moments(draws: Draws | KnownDraws) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

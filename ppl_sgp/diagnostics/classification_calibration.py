@@ -42,8 +42,8 @@ def calibrate_classification(probabilities: Any, labels: Any, *, num_bins: int =
 
     .. doctest::
 
-        >>> from ppl_sgp.diagnostics.classification_calibration import calibrate_classification
-        >>> scores = calibrate_classification([[0.9, 0.1], [0.3, 0.7], [0.2, 0.8]], [0, 1, 0], num_bins=2)
+        >>> import ppl_sgp as sgp
+        >>> scores = sgp.calibrate_classification([[0.9, 0.1], [0.3, 0.7], [0.2, 0.8]], [0, 1, 0], num_bins=2)
         >>> scores["count"].values.tolist(), scores["accuracy"].values.round(3).tolist()
         ([0, 3], [nan, 0.667])
         >>> round(float(scores["ece"]), 3), round(float(scores["brier"]), 3)
@@ -95,8 +95,8 @@ def predictive_entropy(probabilities: Any) -> np.ndarray:
 
     .. doctest::
 
-        >>> from ppl_sgp.diagnostics.classification_calibration import predictive_entropy
-        >>> predictive_entropy([[1.0, 0.0], [0.5, 0.5]]).round(4).tolist()
+        >>> import ppl_sgp as sgp
+        >>> sgp.predictive_entropy([[1.0, 0.0], [0.5, 0.5]]).round(4).tolist()
         [0.0, 0.6931]
     """
     return entr(_checked_probabilities(probabilities, "predictive_entropy")).sum(axis=1)

@@ -6,11 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from scipy.special import ndtr
 
 from ..draws import Draws
 from ..predict import gaussian_log_density
 from ..statistics.rows import validated
 from ..statistics.statistics import SufficientStatistics
+from .arviz_compat import smoothed_log_weights
 
 
 def leave_one_out(
@@ -53,10 +55,49 @@ def leave_one_out(
         >>> sgp.leave_one_out(sgp.models.fourier_gp(), draws, stats, X, y).shape
         (1, 40)
     """
+    (result,) = _left_out((gaussian_log_density,), model, samples, statistics, X, y, row_weights, site, max_memory)
+    return result[:, 0] if np.ndim(y) == 1 else np.moveaxis(result, 1, 2)
+
+
+def loo_pit(
+    model: Callable[..., Any],
+    samples: dict[str, Any],
+    statistics: SufficientStatistics,
+    X: Any,
+    y: Any,
+    row_weights: Any,
+    site: str | None,
+    max_memory: float,
+) -> np.ndarray:
+    """Leave-one-out PIT values of each output, shape (q, n); see :func:`~ppl_sgp.plots.plot_loo_pit`."""
+    density, below = _left_out(
+        (gaussian_log_density, _normal_distribution),
+        *(model, samples, statistics, X, y, row_weights, site, max_memory),
+    )
+    log_weights = smoothed_log_weights(density.reshape(len(density), -1), "plot_loo_pit")
+    return np.sum(np.exp(log_weights).reshape(below.shape) * below, axis=0)
+
+
+def _normal_distribution(residual: np.ndarray, variance: np.ndarray) -> np.ndarray:
+    return ndtr(residual / np.sqrt(variance))
+
+
+def _left_out(
+    functions: tuple[Callable[[np.ndarray, np.ndarray], np.ndarray], ...],
+    model: Callable[..., Any],
+    samples: dict[str, Any],
+    statistics: SufficientStatistics,
+    X: Any,
+    y: Any,
+    row_weights: Any,
+    site: str | None,
+    max_memory: float,
+) -> list[np.ndarray]:
+    """Functions of each row's residual and variance given the other rows, (draws, q, n) each."""
     X, y, row_weights = validated(statistics.basis, X, y, row_weights)
     _require_same_rows(statistics, y, row_weights)
     draws = Draws(model, samples, statistics, site, max_memory)
-    needed = 8 * draws.num_draws * y.size
+    needed = 8 * draws.num_draws * y.size * len(functions)
     if needed > max_memory:
         raise ValueError(
             f"leave_one_out: {draws.num_draws} draws of {y.size} densities take {needed / 1e9:.1f} GB, over "
@@ -65,7 +106,7 @@ def leave_one_out(
         )
     y_rows = y[None, :] if y.ndim == 1 else y.T
     omega = np.ones(len(X)) if row_weights is None else row_weights
-    result = np.empty((draws.num_draws, *y_rows.shape))
+    results = [np.empty((draws.num_draws, *y_rows.shape)) for _ in functions]
     size = max(1, int(max_memory // (64 * statistics.num_features)))
     for start in range(0, len(X), size):
         rows = slice(start, start + size)
@@ -74,10 +115,11 @@ def leave_one_out(
             noise_variance = noise[..., None] ** 2 / omega[rows]
             kept = 1 - variance / noise_variance
             _require_resolved(kept, draws.precision)
-            density = gaussian_log_density((y_rows[:, rows] - mean) / kept, noise_variance / kept)
-            result[done : done + len(mean), :, rows] = density
+            for result, function in zip(results, functions, strict=True):
+                part = function((y_rows[:, rows] - mean) / kept, noise_variance / kept)
+                result[done : done + len(mean), :, rows] = part
             done += len(mean)
-    return result[:, 0] if y.ndim == 1 else np.moveaxis(result, 1, 2)
+    return results
 
 
 def _require_same_rows(statistics: SufficientStatistics, y: np.ndarray, row_weights: np.ndarray | None) -> None:

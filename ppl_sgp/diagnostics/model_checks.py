@@ -167,14 +167,13 @@ def domain_findings(statistics: SufficientStatistics, X_new: Any) -> Iterator[Fi
         )
 
 
-def pareto_findings(pareto_k: np.ndarray, num_draws: int) -> Iterator[Finding]:
-    """Whether leave-one-out densities by importance sampling can be trusted (Vehtari et al. 2024)."""
-    bound = min(1 - 1 / np.log10(num_draws), 0.7)
-    bad = np.flatnonzero(~(np.asarray(pareto_k) <= bound))
+def pareto_findings(pareto_k: np.ndarray, good: float) -> Iterator[Finding]:
+    """Whether leave-one-out densities by importance sampling can be trusted, up to ``good`` (Vehtari et al. 2024)."""
+    bad = np.flatnonzero(~(pareto_k <= good))
     if len(bad):
         yield Finding(
             "Pareto k",
-            f"{len(bad)} of {len(pareto_k)} rows have a Pareto k above {bound:.2f}, the first row {bad[0]}: "
+            f"{len(bad)} of {len(pareto_k)} rows have a Pareto k above {good:.2f}, the first row {bad[0]}: "
             "hyperparameters without that row differ from those with it.",
             "Look at these rows: outliers want another likelihood (`sgp.latent` with Student-t), or better inputs.",
         )

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
 from scipy.optimize import elementwise
-from scipy.special import erf, logsumexp, ndtr, ndtri
+from scipy.special import erf, ndtr, ndtri
 
-from ..predict import Prediction, gaussian_log_density
+from .. import _checks
+from ..predict import Prediction, mixture_log_density
 
 #: Pairs of draws that enter the CRPS, if there are more; but each draw is paired with at least so many others.
 PAIRS, PARTNERS = 20_000, 40
@@ -52,25 +52,27 @@ def calibrate_regression(prediction: Prediction, y: Any, *, levels: Any = (0.5, 
     .. doctest::
 
         >>> import jax, jax.numpy as jnp, numpy as np, ppl_sgp as sgp
-        >>> from ppl_sgp.diagnostics.regression_calibration import calibrate_regression
         >>> X = np.linspace(0, 1, 80)[:, None]
         >>> y = np.sin(6 * X[:, 0]) + 0.1 * np.random.default_rng(0).normal(size=80)
         >>> basis = sgp.FourierBasis.from_data(jax.random.key(0), X, 40)
         >>> stats = sgp.sufficient_statistics(basis, X[::2], y[::2])
         >>> draws = {"lengthscale": jnp.array([0.2, 0.3]), "amplitude": jnp.ones(2), "noise_scale": jnp.full(2, 0.1)}
         >>> prediction = sgp.predict(sgp.models.fourier_gp(), draws, stats, X[1::2])
-        >>> scores = calibrate_regression(prediction, y[1::2], levels=[0.9])
+        >>> scores = sgp.calibrate_regression(prediction, y[1::2], levels=[0.9])
         >>> bool(abs(scores["coverage"][0] - 0.9) < 3 * scores["coverage_standard_error"][0])
         True
     """
-    levels = _checked_levels(levels)
+    levels = _checks.probabilities("levels", levels, "calibrate_regression")
     if not isinstance(prediction, Prediction):
         raise ValueError(
             "calibrate_regression: `prediction` must be an `sgp.Prediction`, made by `sgp.predict` or by the `predict` "
             f"of relevance vectors; got {type(prediction).__name__}."
         )
     y_rows = _checked_observations(prediction, y)
-    parts = [_score(y_rows[:, rows], mean, scale, levels) for rows, mean, scale in _mixtures(prediction)]
+    parts = [
+        _score(y_rows[:, rows], mean, np.sqrt(variance), levels)
+        for rows, mean, variance in prediction.components(arrays=ARRAYS)
+    ]
     scores = RowScores(*(prediction._shaped(np.concatenate(part, axis=-1)) for part in zip(*parts, strict=True)))
     output = ("output",) if scores.pit.ndim == 2 else ()
     half = levels.reshape(-1, *[1] * scores.pit.ndim) / 2
@@ -103,11 +105,10 @@ class RowScores(NamedTuple):
 
 def _score(y: np.ndarray, mean: np.ndarray, scale: np.ndarray, levels: np.ndarray) -> RowScores:
     """Scores of observations (q, n) under equal mixtures of S Gaussians, with means and deviations (S, q, n)."""
-    density = logsumexp(gaussian_log_density(y - mean, scale**2), axis=0) - np.log(len(mean))
     return RowScores(
         pit=ndtr((y - mean) / scale).mean(axis=0),
         crps=crps(y, mean, scale),
-        log_density=density,
+        log_density=mixture_log_density(y, mean, scale**2),
         square=(y - mean.mean(axis=0)) ** 2,
         # By symmetry an upper quantile is a lower one, whose small probability is not 1 less something.
         width=np.stack([-lower_quantile(p, -mean, scale) - lower_quantile(p, mean, scale) for p in (1 - levels) / 2]),
@@ -173,42 +174,14 @@ def _partners(num_draws: int) -> tuple[np.ndarray, np.ndarray]:
     return lags, np.where(2 * lags == num_draws, 1, 2)
 
 
-def _mixtures(prediction: Prediction) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
-    """Blocks of rows, with mean and standard deviation (S, q, n) of a new y for each draw."""
-    draws = prediction._draws
-    for rows, Phi in prediction._features(ARRAYS * draws.num_draws * draws.num_outputs):
-        means, scales = [], []
-        for mean, variance, noise in prediction._pointwise(rows, Phi):
-            means.append(mean)
-            scales.append(np.sqrt(variance + noise[..., None] ** 2 / prediction._row_weights[rows]))
-        yield rows, np.concatenate(means), np.concatenate(scales)
-
-
 def _checked_observations(prediction: Prediction, y: Any) -> np.ndarray:
     """Observations as (q, n), in float64."""
-    y = np.asarray(y, dtype=np.float64)
-    n, q = len(prediction._X_new), prediction._draws.num_outputs
-    shape = (n,) if prediction._one_output else (n, q)
-    if y.shape != shape:
-        raise ValueError(
-            f"calibrate_regression: `y` must have the shape of the prediction, {shape}; got {y.shape}. "
-            "Predict at the inputs of these observations."
-        )
-    if n == 0:
+    y = prediction.observations(y, "calibrate_regression")
+    if y.size == 0:
         raise ValueError("calibrate_regression: there are no rows; predict at held-out inputs first.")
     if not np.isfinite(y).all():
         raise ValueError(
             f"calibrate_regression: {np.sum(~np.isfinite(y))} entries of `y` are not finite; drop those rows from `y` "
             "and from the prediction."
         )
-    return y[None, :] if prediction._one_output else y.T
-
-
-def _checked_levels(levels: Any) -> np.ndarray:
-    levels = np.asarray(levels, dtype=np.float64)
-    if levels.ndim != 1 or levels.size == 0 or not ((levels > 0) & (levels < 1)).all():
-        raise ValueError(
-            "calibrate_regression: `levels` must be a list of probabilities between 0 and 1, such as [0.5, 0.9]; "
-            f"got {levels.tolist()}."
-        )
-    return levels
+    return y

@@ -10,7 +10,7 @@ import numpy as np
 
 from .. import _checks
 from ..statistics.statistics import SufficientStatistics
-from .arviz_compat import arviz
+from .arviz_compat import pareto_k
 from .finding import Finding
 from .model_checks import basis_findings, domain_findings, pareto_findings, prior_findings
 from .sampling_checks import chain_findings, sampler_findings
@@ -99,6 +99,5 @@ def report(
         container = to_arviz(mcmc, statistics, X, y, row_weights=row_weights, site=site)
         with warnings.catch_warnings():  # it would say in general what the finding says of these rows
             warnings.filterwarnings("ignore", message="Estimated shape parameter of Pareto distribution")
-            pointwise = arviz().loo(container, pointwise=True)
-        findings += pareto_findings(np.ravel(pointwise.pareto_k), len(next(iter(samples.values()))))
+            findings += pareto_findings(*pareto_k(container, site, "report"))
     return Report(tuple(findings), tuple(not_checked))

@@ -6,12 +6,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.special import ndtr
 
-from ..diagnostics.leave_one_out import leave_one_out
-from ..draws import Draws
+from ..diagnostics.arviz_compat import pareto_k
+from ..diagnostics.leave_one_out import loo_pit
 from ..statistics.statistics import SufficientStatistics
-from ._arviz import pareto_k, smoothed_log_weights
 from ._axes import axes, finite
 from .calibration import draw_pit
 
@@ -99,34 +97,3 @@ def plot_loo_pit(
     """
     pit = loo_pit(model, samples, statistics, X, y, row_weights, site, max_memory)
     return draw_pit(axes(ax), pit.ravel(), bins, "leave-one-out PIT")
-
-
-def loo_pit(
-    model: Callable[..., Any],
-    samples: dict[str, Any],
-    statistics: SufficientStatistics,
-    X: Any,
-    y: Any,
-    row_weights: Any,
-    site: str | None,
-    max_memory: float,
-) -> np.ndarray:
-    """Leave-one-out PIT values of each output, shape (q, n); see :func:`plot_loo_pit`."""
-    log_density = leave_one_out(
-        model, samples, statistics, X, y, row_weights=row_weights, site=site, max_memory=max_memory
-    )
-    num_draws, n = log_density.shape[:2]
-    by_output = np.moveaxis(log_density.reshape(num_draws, n, -1), -1, 1)
-    weights = np.exp(smoothed_log_weights(by_output.reshape(num_draws, -1), "plot_loo_pit")).reshape(by_output.shape)
-    X, y_rows = np.asarray(X, dtype=np.float64), np.asarray(y, dtype=np.float64).reshape(n, -1).T
-    omega = np.ones(n) if row_weights is None else np.asarray(row_weights, dtype=np.float64)
-    draws, pit = Draws(model, samples, statistics, site, max_memory), np.zeros(y_rows.shape)
-    size = max(1, int(max_memory // (64 * statistics.num_features)))
-    for start in range(0, n, size):
-        rows, done = slice(start, start + size), 0
-        for mean, variance, noise in draws.pointwise(statistics.basis.host_features(X[rows])):
-            # (y − f̂)/(1 − h) over σ/(1 − h)^½, with leverage h = v/σ²: see `leave_one_out`.
-            z = (y_rows[:, rows] - mean) / np.sqrt(noise[..., None] ** 2 / omega[rows] - variance)
-            pit[:, rows] += np.sum(weights[done : done + len(mean), :, rows] * ndtr(z), axis=0)
-            done += len(mean)
-    return pit

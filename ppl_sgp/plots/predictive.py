@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.special import ndtri
 
+from .. import _checks
 from ..diagnostics.regression_calibration import lower_quantile
 from ..direct.result import DiscretePrediction
 from ..predict import Prediction
@@ -64,12 +65,7 @@ def plot_predictive(
         ['90% of y', '50% of y', 'mean', 'data']
     """
     x = _inputs("X_new", X_new)
-    levels = np.sort(np.asarray(levels, dtype=np.float64).ravel())
-    if levels.size == 0 or not ((levels > 0) & (levels < 1)).all():
-        raise ValueError(
-            "plot_predictive: `levels` must be probabilities between 0 and 1, such as [0.5, 0.9]; got "
-            f"{levels.tolist()}."
-        )
+    levels = np.sort(_checks.probabilities("levels", np.ravel(levels), "plot_predictive"))
     if not isinstance(prediction, (Prediction, DiscretePrediction)):
         raise ValueError(
             "plot_predictive: `prediction` must come from `sgp.predict` or the `predict` of a regression; got "
@@ -150,15 +146,10 @@ def _moments_and_quantiles(
     if not isinstance(prediction, Prediction):
         scale = np.sqrt(prediction.variance + noise * prediction.noise_variance / prediction._row_weights)
         return prediction.mean, prediction.mean + ndtri(probabilities)[:, None] * scale
-    draws, means, parts = prediction._draws, [], []
-    for rows, Phi in prediction._features(ARRAYS * draws.num_draws * draws.num_outputs):
-        moments = [
-            (mean[:, output], variance[:, output] + noise * scale[:, [output]] ** 2 / prediction._row_weights[rows])
-            for mean, variance, scale in prediction._pointwise(rows, Phi)
-        ]
-        mean, variance = (np.concatenate(part) for part in zip(*moments, strict=True))
-        means.append(mean.mean(axis=0))
-        parts.append(_mixture_quantiles(probabilities, mean, np.sqrt(variance)))
+    means, parts = [], []
+    for _, mean, variance in prediction.components(noise, ARRAYS):
+        means.append(mean[:, output].mean(axis=0))
+        parts.append(_mixture_quantiles(probabilities, mean[:, output], np.sqrt(variance[:, output])))
     return np.concatenate(means), np.concatenate(parts, axis=1)
 
 

@@ -16,7 +16,6 @@ sets.
 from __future__ import annotations
 
 import argparse
-import csv
 import time
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,8 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 from common import print_conclusion, print_header, print_table
-from uci_protocol import exact_gp_hyperparameters, read
+from uci_files import append, done_before, read
+from uci_protocol import exact_gp_hyperparameters
 
 import ppl_sgp as sgp
 
@@ -54,7 +54,6 @@ SCORES = (
     *("elbo", "rmse", "codes_rmse", "log_density", "sparsity"),
     *("pass_s", "training_s", "iterations", "converged"),
 )
-FIELDS = ("set", "split", "n", "d", *SCORES)
 SHORTEST = 0.01
 
 
@@ -91,17 +90,8 @@ def one_split(X: np.ndarray, y: np.ndarray, test: np.ndarray, args: argparse.Nam
         "pass_s": passed - started,
         "training_s": trained - passed,
         "iterations": result.iterations,
-        "converged": result.converged,
+        "converged": int(result.converged),
     }
-
-
-def done(path: Path | None) -> list[dict[str, Any]]:
-    if path is None or not path.exists():
-        return []
-    with path.open() as lines:
-        rows = list(csv.DictReader(lines))
-    values = {"set": str, "converged": lambda text: text == "True"}
-    return [{key: values.get(key, float)(text) for key, text in row.items()} for row in rows]
 
 
 def main() -> None:
@@ -122,23 +112,18 @@ def main() -> None:
         parser.error("--data is needed, except with --smoke")
     numpyro.enable_x64()
     print_header("DIRECT on UCI sets", {k: v for k, v in vars(args).items() if k not in ("smoke", "data", "csv")})
-    results = done(args.csv)
+    results = [row for row in done_before(args.csv, {"set"}) if row["likelihood"] == args.likelihood]
     for name in args.sets:
         X, y, masks = read(args.data, name)
         count = args.splits if len(y) < 2000 else min(3, args.splits)
         for split in range(min(count, masks.shape[1])):
             if any(row["set"] == name and int(row["split"]) == split for row in results):
                 continue
-            results.append({"set": name, "split": split, **one_split(X, y, masks[:, split], args, split)})
+            result = one_split(X, y, masks[:, split], args, split)
+            results.append({"set": name, "split": split, "likelihood": int(args.likelihood), **result})
             print(results[-1], flush=True)
             jax.clear_caches()  # every split compiles programs of its own, and memory maps run out
-            if args.csv:
-                new = not args.csv.exists()
-                with args.csv.open("a") as lines:
-                    writer = csv.DictWriter(lines, FIELDS)
-                    if new:
-                        writer.writeheader()
-                    writer.writerow({k: f"{v:.6g}" if isinstance(v, float) else v for k, v in results[-1].items()})
+            append(args.csv, results[-1])
     report(results, args)
 
 

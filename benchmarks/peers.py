@@ -25,30 +25,16 @@ Data as for uci_type1.py. Rows that are in the CSV are not run again.
 from __future__ import annotations
 
 import argparse
-import csv
-import gzip
 import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from peer_methods import METHODS, Missing, Moments, Split
+from uci_files import append, done_before, read
 
 SETS = ("kin40k", "tamielectric")
 FIELDS = ("set", "method", "version", "log_density", "rmse", "seconds")
-
-
-def read(folder: Path | None, name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Inputs, outputs and the test rows of split 0; generated rows without a folder."""
-    if folder is None:
-        rng = np.random.default_rng(0)
-        X = rng.uniform(size=(120, 2))
-        return X, np.sin(4 * X[:, 0]) + X[:, 1] + 0.1 * rng.standard_normal(120), np.arange(120) % 5 == 0
-    data, mask = (
-        np.loadtxt(gzip.open(folder / name / file, "rt"), delimiter=",", ndmin=2)
-        for file in ("data.csv.gz", "test_mask.csv.gz")
-    )
-    return data[:, :-1], data[:, -1], mask[:, 0] > 0
 
 
 def scores(moments: Moments, y: np.ndarray) -> tuple[float, float]:
@@ -66,7 +52,8 @@ def run(args: argparse.Namespace, known: list[dict[str, Any]]) -> list[dict[str,
     done = {(row["set"], row["method"]) for row in known}
     rows = list(known)
     for name in args.sets:
-        X, y, test = read(args.data, name)
+        X, y, masks = read(args.data, name)
+        test = masks[:, 0]
         centre, unit = X[~test].mean(axis=0), X[~test].std(axis=0)
         X, y = (X - centre) / unit, (y - y[~test].mean()) / y[~test].std()
         split = Split(X[~test], y[~test], X[test], args.features, args.inducing, 0.02 if args.smoke else 1.0)
@@ -85,13 +72,7 @@ def run(args: argparse.Namespace, known: list[dict[str, Any]]) -> list[dict[str,
             density, rmse = scores(moments, y[test])
             rows.append(dict(zip(FIELDS, (name, method, release, density, rmse, seconds), strict=True)))
             print(rows[-1], flush=True)
-            if args.csv:
-                new = not args.csv.exists()
-                with args.csv.open("a", newline="") as file:
-                    writer = csv.DictWriter(file, FIELDS)
-                    if new:
-                        writer.writeheader()
-                    writer.writerow({k: f"{v:.6g}" if isinstance(v, float) else v for k, v in rows[-1].items()})
+            append(args.csv, rows[-1])
     return rows
 
 
@@ -135,11 +116,7 @@ def main() -> None:
     else:
         numpyro.enable_x64()
         print_header("Log density against time", {k: v for k, v in vars(args).items() if k not in ("smoke", "data")})
-    known = []
-    if args.csv and args.csv.exists():
-        with args.csv.open(newline="") as file:
-            known = [{k: float(v) if k in FIELDS[3:] else v for k, v in row.items()} for row in csv.DictReader(file)]
-    rows = run(args, known)
+    rows = run(args, done_before(args.csv, FIELDS[:3]))
     if print_table is not None:
         print_table(FIELDS, [[row[name] for name in FIELDS] for row in rows])
     if args.figure:

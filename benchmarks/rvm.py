@@ -27,7 +27,7 @@ import numpy as np
 import numpyro
 from common import duration, print_conclusion, print_header, print_table
 from numpyro.infer import MCMC, NUTS
-from uci_protocol import read
+from uci_files import read
 
 import ppl_sgp as sgp
 

@@ -23,7 +23,7 @@ import numpyro
 from common import print_header, print_table
 from numpyro.diagnostics import effective_sample_size, split_gelman_rubin
 from numpyro.infer import MCMC, NUTS
-from uci_protocol import read
+from uci_files import read
 
 import ppl_sgp as sgp
 

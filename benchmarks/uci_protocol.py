@@ -5,10 +5,8 @@
 
 from __future__ import annotations
 
-import gzip
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -26,20 +24,6 @@ from ppl_sgp.scales import log_normal_by_mode
 WAYS = ("rotated", "marginal", "kept")
 GRID_POINTS = 10
 PREDICTED_DRAWS = 200  # thinned from the chains
-
-
-def read(folder: Path | None, name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Inputs (n, d), outputs (n,) and the test mask (n, splits); generated rows without a folder."""
-    if folder is None:
-        rng = np.random.default_rng(0)
-        X = rng.uniform(size=(60, 3))
-        y = np.sin(4 * X[:, 0]) + X[:, 1] + 0.1 * rng.standard_normal(60)
-        return X, y, rng.uniform(size=(60, 2)) < 0.2
-    arrays = []
-    for file in ("data.csv.gz", "test_mask.csv.gz"):
-        with gzip.open(folder / name / file, "rt") as lines:
-            arrays.append(np.loadtxt(lines, delimiter=",", ndmin=2))
-    return arrays[0][:, :-1], arrays[0][:, -1], arrays[1] > 0
 
 
 def exact_gp_hyperparameters(

@@ -24,7 +24,6 @@ and start it again, or run sets side by side into files of their own and join th
 from __future__ import annotations
 
 import argparse
-import csv
 import warnings
 from pathlib import Path
 from typing import Any
@@ -33,7 +32,8 @@ import jax
 import numpy as np
 import numpyro
 from common import print_conclusion, print_header, print_table, verdict
-from uci_protocol import WAYS, one_split, read
+from uci_files import append, done_before, read
+from uci_protocol import WAYS, one_split
 
 #: Table 5.1: RMSE of GP-GRIEF-I and of Yang et al. (2015), each with its standard deviation over ten splits.
 PUBLISHED = {
@@ -74,28 +74,14 @@ PEERS = {
 SETTINGS = ("way", "features", "warmup", "draws", "chains", "seed")
 
 
-def done_before(path: Path | None) -> list[dict[str, Any]]:
-    """Rows of a CSV file, numbers as numbers."""
-    if path is None or not path.exists():
-        return []
-    with open(path, newline="") as file:
-        rows = list(csv.DictReader(file))
-    return [{k: v if k in ("set", "way") else float(v) for k, v in row.items()} for row in rows]
-
-
-def append(path: Path, row: dict[str, Any]) -> None:
-    new = not path.exists()
-    with open(path, "a", newline="") as file:
-        writer = csv.DictWriter(file, fieldnames=list(row))
-        if new:
-            writer.writeheader()
-        writer.writerow(row)
-
-
 def run(args: argparse.Namespace) -> list[dict[str, Any]]:
     """A row for every set and split, run now or read from the CSV file."""
     settings = {name: getattr(args, name) for name in SETTINGS}
-    known = {(row["set"], row["split"]): row for row in done_before(args.csv) if settings.items() <= row.items()}
+    known = {
+        (row["set"], row["split"]): row
+        for row in done_before(args.csv, ("set", "way"))
+        if settings.items() <= row.items()
+    }
     rows = []
     for name in args.sets:
         X, y, masks = read(args.data, name)
@@ -106,8 +92,7 @@ def run(args: argparse.Namespace) -> list[dict[str, Any]]:
                 result = one_split(X, y, masks[:, split], args, args.seed + split)
                 row = {"set": name, "split": split, **settings, **result}
                 jax.clear_caches()  # programs of dozens of splits exhaust the memory maps of a process
-                if args.csv:
-                    append(args.csv, row)
+                append(args.csv, row)
             print(
                 f"{name} {split}: RMSE {row['type1_rmse']:.3f} (type-II {row['type2_rmse']:.3f}), log density "
                 f"{row['type1_log_density']:.3f} ({row['type2_log_density']:.3f}), R-hat {row['r_hat']:.3f}, "

@@ -209,7 +209,7 @@ def checked_samples(
     model: Callable[..., Any], samples: dict[str, Any], statistics: SufficientStatistics, site: str | None
 ) -> tuple[dict[str, np.ndarray], str]:
     """Draws of the model's latent sites alone, and the name of its observed site."""
-    latent, name = _inspect(model, statistics, site)
+    latent, name = inspect_sites(model, statistics, site)
     missing = [key for key in latent if key not in samples]
     if missing:
         raise ValueError(
@@ -236,8 +236,10 @@ def compressed_sites(trace: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _inspect(model: Callable[..., Any], statistics: SufficientStatistics, site: str | None) -> tuple[list[str], str]:
-    """Names of latent sites, and of the compressed data, without evaluating anything."""
+def inspect_sites(
+    model: Callable[..., Any], statistics: SufficientStatistics, site: str | None
+) -> tuple[list[str], str]:
+    """Names of a model's latent sites, and of its compressed data, without evaluating anything."""
     latent: list[str] = []
     sites: list[str] = []
 

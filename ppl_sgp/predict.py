@@ -167,20 +167,20 @@ class Prediction:
         :return: log densities in nats, shape of :attr:`mean`.
         :raises ValueError: if the shape differs.
         """
-        y_rows = self.observations(y_new, "log_density")
+        y_rows = self.observations("y_new", y_new, "log_density")
         parts = [
             mixture_log_density(y_rows[:, rows], mean, variance) for rows, mean, variance in self.components(arrays=4)
         ]
         return self._shaped(np.concatenate(parts, axis=-1))
 
-    def observations(self, y_new: Any, owner: str) -> np.ndarray:
+    def observations(self, name: str, y_new: Any, owner: str) -> np.ndarray:
         """New observations in the shape of :attr:`mean` as (q, n_new), in float64; other shapes are refused."""
         y_new = np.asarray(y_new, dtype=np.float64)
         shape = self._shaped(np.empty((self._draws.num_outputs, len(self._X_new)))).shape
         if y_new.shape != shape:
             raise ValueError(
-                f"{owner}: observations must have the shape of the prediction, {shape}; got {y_new.shape}. Predict at "
-                "the inputs of these observations."
+                f"{owner}: `{name}` must have shape {shape}; got {y_new.shape}, unlike the prediction. Predict at the "
+                "inputs of these observations."
             )
         return y_new[None, :] if self._one_output else y_new.T
 

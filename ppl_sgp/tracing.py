@@ -17,6 +17,17 @@ def draw_once(model: Callable[..., Any], statistics: Any) -> dict[str, Any]:
     return handlers.trace(handlers.substitute(seeded, substitute_fn=_improper)).get_trace(statistics)
 
 
+def prior_draws(model: Callable[..., Any], statistics: Any, key: jax.Array, count: int) -> dict[str, jax.Array]:
+    """Joint draws of all sites, the observed ones as well, with the draws along the first axis."""
+    free = handlers.uncondition(handlers.substitute(model, substitute_fn=_improper))
+
+    def draw(key: jax.Array) -> dict[str, Any]:
+        trace = handlers.trace(handlers.seed(free, key)).get_trace(statistics)
+        return {name: site["value"] for name, site in trace.items() if site["type"] == "sample"}
+
+    return jax.jit(jax.vmap(draw))(jax.random.split(key, count))
+
+
 def is_improper(fn: Any) -> bool:
     """Whether a distribution, expanded or masked, is an improper prior, which cannot be drawn from."""
     while hasattr(fn, "base_dist"):

@@ -8,7 +8,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import numpyro.distributions as dist
 
 from ..bases.basis import Basis
 from ..bases.centred import CentredBasis
@@ -21,8 +20,9 @@ from ..bases.rotated import RotatedBasis
 from ..bases.stack import StackedBasis
 from ..draws import FEW_FEATURES, map_sites
 from ..evidence import joint
+from ..models.hyperpriors import mean_excess
 from ..statistics.statistics import SufficientStatistics
-from ..tracing import draw_once
+from ..tracing import draw_once, is_improper, prior_draws
 from .finding import Finding
 
 #: Bases that stand for a kernel, the better the more features they have.
@@ -31,12 +31,12 @@ APPROXIMATE = (CentredBasis, FourierBasis, GridEigenBasis, InterpolationBasis, L
 MOST_USED = 0.6
 #: Posterior medians in a tail of the prior of this size contradict it.
 PRIOR_TAIL = 0.005
-#: Draws of a prior that its tails are measured with, and draws of the posterior that are looked at.
-PRIOR_DRAWS, LOOKED_AT = 20_000, 50
+#: Share of the entries of a site that may lie in such tails, as a few of many do.
+MOST_IN_TAIL = 0.05
+#: Draws of the prior that its tails are measured with, and draws of the posterior that are looked at.
+PRIOR_DRAWS, LOOKED_AT = 4000, 50
 #: Correlation over the rows from which two features are the same.
 SAME_FEATURE = 1 - 1e-9
-#: Mean of y in units of its standard deviation that a GP of mean zero follows badly.
-MOST_MEAN = 2.0
 #: Residual variance of a draw, relative to the mean square of y, below which the fit interpolates.
 INTERPOLATES = 1e-6
 
@@ -121,13 +121,12 @@ def prior_findings(
 ) -> Iterator[Finding]:
     """Whether posterior medians lie where their prior has next to nothing, and the mean of y where the GP has not."""
     conflicts = []
+    drawn = prior_draws(model, statistics, jax.random.key(0), PRIOR_DRAWS)
     for name, site in draw_once(model, statistics).items():
-        if site["type"] != "sample" or site["is_observed"] or name not in samples or not _has_draws(site["fn"]):
+        if site["type"] != "sample" or site["is_observed"] or site["fn"].is_discrete or is_improper(site["fn"]):
             continue
-        median = np.median(np.asarray(samples[name], dtype=np.float64), axis=0)
-        drawn = np.asarray(site["fn"].sample(jax.random.key(0), (PRIOR_DRAWS // max(1, median.size),)))
-        below = np.mean(drawn < median, axis=0)
-        if np.any((below < PRIOR_TAIL) | (below > 1 - PRIOR_TAIL)):
+        below = np.mean(np.asarray(drawn[name]) < np.median(samples[name], axis=0), axis=0)
+        if np.mean((below < PRIOR_TAIL) | (below > 1 - PRIOR_TAIL)) > MOST_IN_TAIL:
             conflicts.append(name)
     if conflicts:
         yield Finding(
@@ -135,20 +134,14 @@ def prior_findings(
             f"Posterior medians of {conflicts} lie in a tail of {PRIOR_TAIL:.1%} of their prior.",
             "Check the units of X and y; then widen or move the prior, or doubt the model.",
         )
-    moments = statistics.moments
-    mean = np.abs(moments.y_mean)
-    spread = np.sqrt(np.maximum(moments.sum_squares / moments.num_rows - mean**2, 0))
-    if moments.log_weights == 0 and np.any(mean > MOST_MEAN * spread):
+    excess = mean_excess(statistics)
+    if excess is not None:
         yield Finding(
             "mean of y",
-            f"The mean of y ({float(np.max(mean)):.3g}) is large against its standard deviation "
-            f"({float(np.max(spread)):.3g}), and the GP has mean zero.",
+            f"The mean of y ({excess[0]:.3g}) is large against its standard deviation ({excess[1]:.3g}), and the GP "
+            "has mean zero.",
             "Subtract the mean from y first, or add a constant to the basis: `sgp.stack(basis, sgp.LinearBasis(d))`.",
         )
-
-
-def _has_draws(fn: Any) -> bool:
-    return not fn.is_discrete and not isinstance(getattr(fn, "base_dist", fn), dist.ImproperUniform)
 
 
 def domain_findings(statistics: SufficientStatistics, X_new: Any) -> Iterator[Finding]:

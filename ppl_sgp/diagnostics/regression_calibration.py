@@ -176,7 +176,7 @@ def _partners(num_draws: int) -> tuple[np.ndarray, np.ndarray]:
 
 def _checked_observations(prediction: Prediction, y: Any) -> np.ndarray:
     """Observations as (q, n), in float64."""
-    y = prediction.observations(y, "calibrate_regression")
+    y = prediction.observations("y", y, "calibrate_regression")
     if y.size == 0:
         raise ValueError("calibrate_regression: there are no rows; predict at held-out inputs first.")
     if not np.isfinite(y).all():

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from .. import _checks
+from ..draws import inspect_sites
 from ..statistics.statistics import SufficientStatistics
 from .arviz_compat import pareto_k
 from .finding import Finding
@@ -82,8 +83,9 @@ def report(
     extra = {name: np.asarray(values) for name, values in mcmc.get_extra_fields(group_by_chain=True).items()}
     samples = {name: values.reshape(-1, *values.shape[2:]) for name, values in by_chain.items()}
     model, depth = mcmc.sampler.model, getattr(mcmc.sampler, "_max_tree_depth", None)
+    latent, _ = inspect_sites(model, statistics, site)  # what is computed from them may well be constant
     findings = [
-        *chain_findings(by_chain),
+        *chain_findings({name: by_chain[name] for name in latent}),
         *sampler_findings(extra, depth if depth is None else int(np.max(depth))),
         *basis_findings(model, samples, statistics, site),
         *prior_findings(model, samples, statistics),

@@ -25,10 +25,10 @@ from tqdm.auto import tqdm
 from .. import _checks
 from .._pytree import rebuild
 from ..distributions.compressed_normal import CompressedNormal
-from ..draws import Draws, checked_samples
+from ..draws import Draws, checked_samples, inspect_sites
 from ..statistics.compressed import Compressed
 from ..statistics.statistics import SufficientStatistics
-from ..tracing import draw_once, is_improper
+from ..tracing import draw_once, is_improper, prior_draws
 
 #: Simulations are run so many times side by side with the progress bar: one compiled program for each part.
 PARTS = 20
@@ -81,17 +81,14 @@ def simulation_based_calibration(
         >>> dict(ranks["scale"].sizes), int(ranks["scale"].max()) <= 9
         ({'simulation': 20, 'scale_dim_0': 2}, True)
     """
-    settings = _settings(num_warmup, num_draws, thinning)
-    _checks.whole_number("num_simulations", num_simulations, 1, "simulation_based_calibration")
-    name = _observed_site(model, statistics, site)
+    owner = "simulation_based_calibration"
+    settings = _settings(num_warmup, num_draws, thinning, owner)
+    _checks.whole_number("num_simulations", num_simulations, 1, owner)
+    latent, name = inspect_sites(model, statistics, site)
+    _require_proper(model, statistics)
     key_truth, key_chains = jax.random.split(key)
-    source = handlers.uncondition(generator or model)
-
-    def draw(key: jax.Array) -> dict[str, Any]:
-        return _values(handlers.trace(handlers.seed(source, key)).get_trace(statistics))
-
-    drawn = jax.jit(jax.vmap(draw))(jax.random.split(key_truth, num_simulations))
-    truths = {latent: drawn[latent] for latent in _latent_sites(model, statistics, name)}
+    drawn = prior_draws(generator or model, statistics, key_truth, num_simulations)
+    truths = {site: drawn[site] for site in latent}
     return _ranks(model, statistics, key_chains, truths, drawn[name], name, settings, progress)
 
 
@@ -116,9 +113,8 @@ def posterior_sbc(
         ``mcmc.get_samples()``.
     :return: as :func:`simulation_based_calibration`, whose other parameters these are.
     """
-    settings = _settings(num_warmup, num_draws, thinning)
-    name = _observed_site(model, statistics, site)
-    truths, _ = checked_samples(model, samples, statistics, site)
+    settings = _settings(num_warmup, num_draws, thinning, "posterior_sbc")
+    truths, name = checked_samples(model, samples, statistics, site)
     key_data, key_chains = jax.random.split(key)
     projections, rng = [], np.random.default_rng(np.asarray(jax.random.key_data(key_data)).ravel())
     for batch in Draws(model, samples, statistics, site, 2e8):
@@ -161,37 +157,19 @@ def rank_uniformity(ranks: xr.Dataset) -> xr.Dataset:
     return xr.apply_ufunc(p_value, of_sites, input_core_dims=[["simulation"]], vectorize=True)
 
 
-def _settings(num_warmup: int, num_draws: int, thinning: int) -> tuple[int, int, int]:
+def _settings(num_warmup: int, num_draws: int, thinning: int, owner: str) -> tuple[int, int, int]:
     for name, value in (("num_warmup", num_warmup), ("num_draws", num_draws), ("thinning", thinning)):
-        _checks.whole_number(name, value, 1, "simulation_based_calibration")
+        _checks.whole_number(name, value, 1, owner)
     return num_warmup, num_draws, thinning
 
 
-def _observed_site(model: Callable[..., Any], statistics: SufficientStatistics, site: str | None) -> str:
-    trace = draw_once(model, statistics)
-    for name, each in trace.items():
+def _require_proper(model: Callable[..., Any], statistics: SufficientStatistics) -> None:
+    for name, each in draw_once(model, statistics).items():
         if each["type"] == "sample" and not each["is_observed"] and is_improper(each["fn"]):
             raise ValueError(
                 f"simulation_based_calibration: the prior of {name!r} is improper, so that no true value can be drawn "
                 "from it. Give it a proper prior."
             )
-    observed = [name for name, each in trace.items() if each["type"] == "sample" and each["is_observed"]]
-    if site is None and len(observed) == 1:
-        return observed[0]
-    if site not in observed:
-        raise ValueError(
-            f"simulation_based_calibration: `site` must be the observed site, one of {observed}; got {site!r}."
-        )
-    return site
-
-
-def _latent_sites(model: Callable[..., Any], statistics: SufficientStatistics, site: str) -> list[str]:
-    trace = draw_once(model, statistics)
-    return [k for k, each in trace.items() if each["type"] == "sample" and not each["is_observed"] and k != site]
-
-
-def _values(trace: dict[str, Any]) -> dict[str, Any]:
-    return {k: each["value"] for k, each in trace.items() if each["type"] == "sample"}
 
 
 def _with_repetition(statistics: SufficientStatistics, repeated: np.ndarray) -> tuple[SufficientStatistics, np.ndarray]:

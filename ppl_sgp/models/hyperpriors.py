@@ -14,6 +14,9 @@ from ..bases.fourier import FourierBasis
 from ..bases.rotated import RotatedBasis
 from ..statistics.statistics import SufficientStatistics
 
+#: Mean of y in units of its standard deviation that a GP of mean zero can follow.
+MOST_MEAN = 2.0
+
 
 def sample(name: str, value: Any, default: Any = None, event_dims: list[str] | None = None) -> Any:
     """A draw from ``value``, or from ``default`` if it is ``None``; numbers and arrays are held fixed."""
@@ -56,15 +59,23 @@ def check_statistics(owner: str, statistics: Any) -> None:
             f"{owner}: y is identically zero, so its scale says nothing about amplitude and noise. "
             "Check the outputs, or write a model with priors of your own."
         )
-    mean = np.abs(moments.y_mean)
-    spread = np.sqrt(np.maximum(moments.sum_squares / moments.num_rows - mean**2, 0))
-    if np.any(mean > 2 * spread) and moments.log_weights == 0:
+    excess = mean_excess(statistics)
+    if excess is not None:
         _checks.warn(
-            f"The mean of y ({float(np.max(mean)):.3g}) is large against its standard deviation "
-            f"({float(np.max(spread)):.3g}), but the GP has mean zero. Subtract the mean first, and add it to "
-            "predictions.",
+            f"The mean of y ({excess[0]:.3g}) is large against its standard deviation ({excess[1]:.3g}), but the GP "
+            "has mean zero. Subtract the mean first, and add it to predictions.",
             stacklevel=3,
         )
+
+
+def mean_excess(statistics: SufficientStatistics) -> tuple[float, float] | None:
+    """Mean and standard deviation of y, if a GP of mean zero follows that mean badly. Of weighted rows not known."""
+    moments = statistics.moments
+    mean = np.abs(moments.y_mean)
+    spread = np.sqrt(np.maximum(moments.sum_squares / moments.num_rows - mean**2, 0))
+    if np.any(mean > MOST_MEAN * spread) and moments.log_weights == 0:
+        return float(np.max(mean)), float(np.max(spread))
+    return None
 
 
 def require_one_output(owner: str, statistics: SufficientStatistics, remedy: str) -> None:

@@ -116,23 +116,21 @@ def _describe(names: tuple[str, ...], _: Basis, X: Any, y: Any, omega: Any) -> d
 def _multiply(names: tuple[str, ...], size: int, basis: Basis, X: Any, y: Any, omega: Any) -> tuple[Any, Any]:
     """ΦᵀΩΦ and ΦᵀΩy, a chunk of rows of each device at a time."""
     size = min(size, len(X))
-    count = -(-len(X) // size)
-    fill = count * size - len(X)  # copies of the last row with weight zero
 
-    def chunks(array, mode):
-        pads = [(0, fill)] + [(0, 0)] * (array.ndim - 1)
-        return jnp.pad(array, pads, mode=mode).reshape(count, size, *array.shape[1:])
-
-    def add(total, chunk):
-        X, y, weight = chunk
-        Phi = basis._features(X.astype(jnp.float64), jnp)
-        weighted = _scaled(Phi, weight)
-        return (total[0] + weighted.T @ Phi, total[1] + weighted.T @ y.astype(jnp.float64)), None
+    def add(total, index):
+        # The last chunk begins earlier, to be as long as the others; rows that have been summed have weight zero.
+        start = jnp.minimum(index * size, len(X) - size)
+        X_rows, y_rows, omega_rows = jax.tree.map(
+            lambda array: jax.lax.dynamic_slice_in_dim(array, start, size), (X, y, omega)
+        )
+        fresh = start + jnp.arange(size) >= index * size
+        Phi = basis._features(X_rows.astype(jnp.float64), jnp)
+        weighted = _scaled(Phi, _precisions(X_rows, omega_rows) * fresh.astype(jnp.float64))
+        return (total[0] + weighted.T @ Phi, total[1] + weighted.T @ y_rows.astype(jnp.float64)), None
 
     m = basis.num_features
     zero = jax.lax.pcast((jnp.zeros((m, m)), jnp.zeros((m, *y.shape[1:]))), names, to="varying")
-    rows = (chunks(X, "edge"), chunks(y, "edge"), chunks(_precisions(X, omega), "constant"))
-    total, _ = jax.lax.scan(add, zero, rows)
+    total, _ = jax.lax.scan(add, zero, jnp.arange(-(-len(X) // size)))
     return jax.lax.psum(total, names)
 
 

@@ -17,7 +17,7 @@ from .devices import is_sharded, sum_devices
 from .moments import Moments
 from .partitions import Part, Summed, is_partitioned, sum_partitions
 from .root_moments import RootMoments
-from .sources import TableChunks
+from .sources import TableChunks, as_triple
 from .statistics import SufficientStatistics
 
 #: By the name of the method, the class of the sums.
@@ -52,16 +52,16 @@ def sufficient_statistics(
     """Compress n rows, once and without loss, into statistics of size m (Evans 2022, section 5.2).
 
     Everything is evaluated and summed in float64 on the host, whatever JAX's precision. Takes
-    O(n m²) time and O(m² + chunk·m) memory. Dask's collections are summed by its workers, and arrays of JAX that are
-    spread over devices where they are.
+    O(n m²) time and, on each core in use, O(m² + m·block) memory, with blocks of 16 MB. Dask's collections are summed
+    by its workers, and arrays of JAX that are spread over devices where they are.
 
     :param basis: the frozen feature map.
     :param X: inputs, shape (n, d), an array of NumPy, JAX or Dask, or a memory map; or an iterable of chunks
         ``(X, y)`` or ``(X, y, row_weights)``, such as :func:`~ppl_sgp.table_chunks` makes of tables.
     :param y: outputs, shape (n,), or (n, q) for q outputs that share the inputs. ``None`` if ``X``
         is an iterable of chunks.
-    :param chunk_size: rows processed at a time; default as many as fit 32 MB of features.
-        Chunks given by an iterable are processed as they come.
+    :param chunk_size: rows after which progress is shown and a checkpoint written; default as many as have 128 MB of
+        features, of which each core holds 16 MB at a time. Chunks given by an iterable are taken as they come.
     :param progress: show a progress bar. Default: only at a terminal, and if there are many chunks.
     :param row_weights: known relative noise precisions ω, shape (n,): row i has noise variance
         ``noise_scale²/ωᵢ``.
@@ -159,7 +159,7 @@ def _of_chunks(
         for index, chunk in enumerate(chunks):
             count = index + 1
             try:
-                X, y, row_weights = _as_triple(chunk)
+                X, y, row_weights = as_triple(chunk)
                 if checkpoint is not None and checkpoint.covers(index, X, y, row_weights):
                     bar.update(len(X))
                     continue
@@ -184,12 +184,3 @@ def _of_chunks(
     if statistics is None:
         raise ValueError("sufficient_statistics: the iterable yielded no chunks.")
     return statistics
-
-
-def _as_triple(chunk: Any) -> tuple[Any, Any, Any]:
-    if not isinstance(chunk, (tuple, list)) or len(chunk) not in (2, 3):
-        raise ValueError(
-            f"each chunk must be (X, y) or (X, y, row_weights); got {type(chunk).__name__}. "
-            "If this is one array of inputs, pass `y` as the third argument."
-        )
-    return (*chunk, None) if len(chunk) == 2 else tuple(chunk)

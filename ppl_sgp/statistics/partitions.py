@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .moments import Moments
-from .sources import TableChunks
+from .sources import TableChunks, as_triple, library_of
 
 #: Parts that are joined at a time.
 FAN_IN = 8
@@ -29,7 +29,7 @@ class Part(NamedTuple):
 def is_partitioned(X: Any) -> bool:
     """Whether the rows are in a collection of Dask, in which case it is its engine that runs the pass."""
     source = X.table if isinstance(X, TableChunks) else X
-    return type(source).__module__.split(".")[0] == "dask"
+    return library_of(source) == "dask"
 
 
 def sum_partitions(summed: Summed, X: Any, y: Any, row_weights: Any, progress: bool | None) -> Part:
@@ -68,7 +68,7 @@ def _of_blocks(summed: Summed, block: tuple[Any, ...], name: str) -> Part:
 def _of_frame(summed: Summed, chunks_of: Callable[[Any], TableChunks], frame: Any, name: str) -> Part:
     chunks = chunks_of(frame)
     return _unless_refused(
-        name, lambda: _total(summed(*_triple(chunk)) for chunk in chunks), lambda: chunks.num_dropped
+        name, lambda: _total(summed(*as_triple(chunk)) for chunk in chunks), lambda: chunks.num_dropped
     )
 
 
@@ -78,10 +78,6 @@ def _unless_refused(name: str, compute: Callable[[], Moments | None], dropped: C
         return Part(compute(), (), dropped())
     except ValueError as error:
         return Part(None, (f"{name}: {error}",), dropped())
-
-
-def _triple(chunk: tuple[Any, ...]) -> tuple[Any, Any, Any]:
-    return chunk if len(chunk) == 3 else (*chunk, None)
 
 
 def _joined(parts: Iterable[Part]) -> Part:

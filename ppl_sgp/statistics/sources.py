@@ -104,7 +104,7 @@ def table_chunks(
         import pyarrow.dataset  # an extra: pip install ppl_sgp[parquet]
 
         table = pyarrow.dataset.dataset(table)
-    library = type(table).__module__.split(".")[0]
+    library = library_of(table)
     if library not in READERS:
         raise ValueError(
             f"table_chunks: `table` must be of {', '.join(sorted(READERS))}, or the path of a Parquet file; got "
@@ -190,3 +190,18 @@ def _floating(name: str, values: np.ndarray) -> np.ndarray:
         f"table_chunks: the column {name!r} must hold numbers; got {values.dtype}. Encode categories and dates as "
         "numbers first."
     )
+
+
+def library_of(table: Any) -> str:
+    """The name of the library that an object's class comes from."""
+    return type(table).__module__.split(".")[0]
+
+
+def as_triple(chunk: Any) -> tuple[Any, Any, Any]:
+    """A chunk as inputs, outputs and row weights, the last perhaps ``None``; anything else is refused."""
+    if not isinstance(chunk, (tuple, list)) or len(chunk) not in (2, 3):
+        raise ValueError(
+            f"each chunk must be (X, y) or (X, y, row_weights); got {type(chunk).__name__}. "
+            "If this is one array of inputs, pass `y` as the third argument."
+        )
+    return (*chunk, None) if len(chunk) == 2 else tuple(chunk)

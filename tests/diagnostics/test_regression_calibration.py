@@ -208,7 +208,9 @@ def test_refusals():
     prediction = prediction_of(np.zeros((2, 3)), 1.0, 1.0)
     with pytest.raises(ValueError, match=r"made by `sgp.predict`.*; got ndarray"):
         calibrate_regression(np.zeros(3), np.zeros(3))
-    with pytest.raises(ValueError, match=r"shape of the prediction, \(3,\); got \(3, 1\).*Predict at"):
+    with pytest.raises(
+        ValueError, match=r"`y` must have shape \(3,\); got \(3, 1\), unlike the prediction.*Predict at"
+    ):
         calibrate_regression(prediction, np.zeros((3, 1)))
     with pytest.raises(ValueError, match=r"\(3, 2\); got \(3,\)"):
         calibrate_regression(prediction_of(np.zeros((2, 2, 3)), 1.0, 1.0), np.zeros(3))

@@ -72,6 +72,43 @@ def test_a_clean_run_is_passed_in_silence(statistics):
     assert str(found).startswith("Nothing found.\nNot checked: leave-one-out")
 
 
+def test_what_is_computed_and_never_changes_is_no_stuck_chain(statistics):
+    def with_constant(stats):
+        model(stats)
+        numpyro.deterministic("effective_features", jnp.asarray(6.0))
+
+    draws = {**draws_of(), "effective_features": np.full((4, 500), 6.0)}
+    assert checks(Run(with_constant, draws), statistics) == []
+
+
+def test_a_prior_that_depends_on_another_site_is_not_judged_by_one_draw_of_it(statistics):
+    """Weights given a scale: at any single scale, such as a small one, they might all seem impossible."""
+
+    def explicit(stats):
+        scale = numpyro.sample("scale", dist.LogNormal(-3.0, 3.0))
+        w = numpyro.sample("w", dist.Normal(0.0, scale).expand([6]).to_event(1))
+        sgp.observe_weights("y", stats, w, numpyro.sample("noise_scale", dist.LogNormal(-1.0, 1.5)))
+
+    w = np.random.default_rng(3).normal([1.0, -2.0, 0.5, 3.0, -0.3, 1.5], 0.1, (4, 500, 6))
+    assert checks(Run(explicit, {**draws_of(), "w": w}), statistics) == []
+
+
+def test_a_few_of_many_entries_may_lie_in_tails(statistics):
+    def many(stats):
+        scale = numpyro.sample("scale", dist.LogNormal(0.0, 1.0).expand([6]).to_event(1))
+        numpyro.sample("free", dist.Normal().expand([100]).to_event(1))
+        noise_scale = numpyro.sample("noise_scale", dist.LogNormal(-1.0, 1.5))
+        sgp.observe("y", stats, sgp.DiagonalPrior(scale), noise_scale)
+
+    rng = np.random.default_rng(3)
+    draws = {**draws_of(), "scale": np.exp(0.1 * rng.standard_normal((4, 500, 6)))}
+    draws["free"] = rng.standard_normal((4, 500, 100))
+    draws["free"][..., :2] += 4.0
+    assert checks(Run(many, draws), statistics) == []
+    draws["free"][..., :20] += 4.0
+    assert checks(Run(many, draws), statistics) == ["prior-data conflict"]
+
+
 def apart(draws):
     """The last chain sits elsewhere."""
     draws["scale"][-1] *= 3

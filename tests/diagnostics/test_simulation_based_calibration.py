@@ -127,7 +127,10 @@ def test_refusals(statistics):
         (lambda: sgp.simulation_based_calibration(improper, statistics, jax.random.key(0)), "prior of 'noise_scale'"),
         (lambda: sgp.simulation_based_calibration(model, statistics, jax.random.key(0), 0), "`num_simulations`"),
         (lambda: sgp.simulation_based_calibration(model, statistics, jax.random.key(0), num_draws=2.5), "`num_draws`"),
-        (lambda: sgp.simulation_based_calibration(model, statistics, jax.random.key(0), site="z"), r"one of \['y'\]"),
+        (
+            lambda: sgp.simulation_based_calibration(model, statistics, jax.random.key(0), site="z"),
+            r"it has \['y'\], and 'z' is not",
+        ),
         (
             lambda: sgp.posterior_sbc(model, statistics, some, jax.random.key(0)),
             "lack the latent",

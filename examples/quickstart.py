@@ -10,7 +10,6 @@
 # ArviZ looks at the result. Some stretches of ten weeks are held out to check the predictions.
 
 # %%
-import argparse
 from pathlib import Path
 
 import arviz as az
@@ -23,14 +22,16 @@ from numpyro.infer import MCMC, NUTS
 
 import ppl_sgp as sgp
 
-parser = argparse.ArgumentParser(description="CO2 at Mauna Loa: fit, check, predict, plot.")
-parser.add_argument("--num-features", type=int, default=200, help="features of the basis, m")
-parser.add_argument("--num-draws", type=int, default=250, help="draws (and warm-up steps) of each chain")
-parser.add_argument("--num-chains", type=int, default=4)
-parser.add_argument("--output", type=Path, default=Path("quickstart-output"), help="folder for the results")
-arguments = parser.parse_args()
-numpyro.enable_x64()  # before the first array: the evidence is then exact to many digits
-arguments.output.mkdir(parents=True, exist_ok=True)
+# %% tags=["parameters"]
+num_features = 200  # m
+num_draws = 250  # and warm-up steps, of each chain
+num_chains = 4
+output = Path("examples-output")
+
+# %%
+numpyro.set_host_device_count(num_chains)  # a device for each chain; this and the next line before the first array
+numpyro.enable_x64()  # the evidence is then exact to many digits
+output.mkdir(parents=True, exist_ok=True)
 
 # %% [markdown]
 # ## Data
@@ -59,7 +60,7 @@ X_test, y_test = inputs(year[held_out]), co2[held_out] - trend(year[held_out])
 # The basis is drawn to cover the default priors for inputs of this scale.
 
 # %%
-basis = sgp.FourierBasis.from_data(jax.random.key(0), X, arguments.num_features)
+basis = sgp.FourierBasis.from_data(jax.random.key(0), X, num_features)
 stats = sgp.sufficient_statistics(basis, X, y)
 print(stats)
 
@@ -67,10 +68,9 @@ model = sgp.models.fourier_gp()
 fit = sgp.fit_evidence(model, stats)  # type-II: a quick look, and starting values
 mcmc = MCMC(
     NUTS(model, init_strategy=fit.init_strategy()),
-    num_warmup=arguments.num_draws,
-    num_samples=arguments.num_draws,
-    num_chains=arguments.num_chains,
-    chain_method="sequential",
+    num_warmup=num_draws,
+    num_samples=num_draws,
+    num_chains=num_chains,
 )
 mcmc.run(jax.random.key(1), stats, extra_fields=sgp.EXTRA_FIELDS)
 
@@ -83,7 +83,7 @@ input_names = ["year", "season cos", "season sin"]
 idata = sgp.to_arviz(mcmc, stats, X=X, y=y, X_new=X_test, coords={"input": input_names, "obs": year[~held_out]})
 print(az.summary(idata).to_string())
 print(az.loo(idata))
-idata.to_netcdf(arguments.output / "co2.nc")
+idata.to_netcdf(output / "co2.nc")
 
 # %% [markdown]
 # ## Predict the weeks that were held out
@@ -121,5 +121,5 @@ middle = np.sort(gap_starts)[len(gap_starts) // 2]
 window = (fine > middle - 1.5) & (fine < middle + 1.7)
 zoom.set(title="Around one of the gaps", xlim=(middle - 1.5, middle + 1.7))
 zoom.set_ylim((mean - 2.5 * y_sd)[window].min(), (mean + 2.5 * y_sd)[window].max())
-figure.savefig(arguments.output / "co2.png", dpi=150)
-print(f"Wrote {arguments.output / 'co2.nc'} and {arguments.output / 'co2.png'}.")
+figure.savefig(output / "co2.png", dpi=150)
+print(f"Wrote {output / 'co2.nc'} and {output / 'co2.png'}.")

@@ -20,6 +20,7 @@ from .bases.user import CallableBasis
 from .continuation import continue_with
 from .diagnostics.classification_calibration import calibrate_classification, predictive_entropy
 from .diagnostics.kernel_draws import kernel_draws
+from .diagnostics.kernel_error import kernel_error
 from .diagnostics.leave_one_out import leave_one_out
 from .diagnostics.marginal_likelihood import MarginalLikelihood, log_marginal_likelihood
 from .diagnostics.regression_calibration import calibrate_regression
@@ -115,6 +116,7 @@ __all__ = [
     "fit_relevance_classifier",
     "fit_relevance_vectors",
     "kernel_draws",
+    "kernel_error",
     "latent",
     "leave_one_out",
     "log_evidence",

@@ -190,19 +190,20 @@ class Draws:
 
 
 def map_sites(
-    function: Callable[[CompressedDistribution], Any],
+    function: Callable[[CompressedDistribution, dict[str, Any]], Any],
     model: Callable[..., Any],
     samples: dict[str, Any],
     statistics: SufficientStatistics,
     site: str | None = None,
 ) -> Any:
-    """``function`` of the observed site's distribution at each draw, stacked along a first axis."""
+    """``function`` of the observed site's distribution and of the draw, at each draw, stacked along a first axis."""
     checked, name = checked_samples(model, samples, statistics, site)
     _num_draws(checked)
-    evaluate = jax.jit(
-        lambda draws: jax.lax.map(lambda draw: function(compressed_sites(_trace(model, statistics, draw))[name]), draws)
-    )
-    return evaluate(checked)
+
+    def at(draw):
+        return function(compressed_sites(_trace(model, statistics, draw))[name], draw)
+
+    return jax.jit(lambda draws: jax.lax.map(at, draws))(checked)
 
 
 def checked_samples(

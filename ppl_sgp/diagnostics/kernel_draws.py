@@ -66,7 +66,7 @@ def kernel_draws(
     start, ends = basis.host_features(origin[None]), basis.host_features(origin + displacement)
     frequencies = np.asarray(basis.frequencies) if isinstance(basis, FourierBasis) else np.empty((0, d))
 
-    def evaluate(fn):
+    def evaluate(fn, _):
         if not isinstance(fn, SparseGP):
             raise ValueError("kernel_draws: the model keeps its weights, so it has draws of functions, not of kernels.")
         dtype = fn.noise_scale.dtype

@@ -49,7 +49,7 @@ def basis_findings(
     thinned = {name: values[::step] for name, values in samples.items()}
     m = statistics.num_features
 
-    def look(fn: Any) -> tuple[Any, Any, Any]:
+    def look(fn: Any, _: Any) -> tuple[Any, Any, Any]:
         if not hasattr(fn, "prior"):
             return jnp.asarray(1.0), jnp.asarray(0.0), jnp.min(fn.noise_scale)
         share = jnp.min(fn.prior.effective_features) / m

@@ -51,7 +51,7 @@ def relevance_summary(
         {'centre 0': 0.0, 'centre 1': 1.0, 'centre 2': 0.0}
     """
 
-    def evaluate(fn):
+    def evaluate(fn, _):
         if not isinstance(fn, SparseGP) or not isinstance(fn.prior, DiagonalPrior) or fn.batch_shape:
             raise ValueError(
                 "relevance_summary needs a model of one output that marginalises independent weights, by `sgp.observe` "

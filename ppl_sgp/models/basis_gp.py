@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpyro
 import numpyro.distributions as dist
 
+from ..bases.basis import Basis
 from ..kernels import Kernel, SquaredExponential
 from ..primitives import observe
 from ..scales import lengthscale_prior
@@ -43,10 +44,20 @@ class BasisGP:
     def __call__(self, statistics: SufficientStatistics) -> None:
         """Sample hyperparameters and observe the compressed data."""
         check_statistics("basis_gp", statistics)
-        self._observe(statistics, self.kernel or SquaredExponential, statistics.basis.input_dim > 1)
+        self._observe(statistics, statistics.basis.input_dim > 1)
 
-    def _observe(self, statistics: SufficientStatistics, kernel: Callable[..., Kernel], ard: bool) -> None:
+    def kernel_at(self, draw: dict[str, Any], basis: Basis) -> Kernel:
+        """The kernel of one draw of the latent sites, by name; what the model holds fixed is known to it."""
+        shape = {name: draw.get(name, value) for name, value in self.shape.items()}
+        lengthscale, amplitude = draw.get("lengthscale", self.lengthscale), draw.get("amplitude", self.amplitude)
+        return self._family(basis)(lengthscale, amplitude, **shape)
+
+    def _family(self, basis: Any) -> Callable[..., Kernel]:
+        return self.kernel or SquaredExponential
+
+    def _observe(self, statistics: SufficientStatistics, ard: bool) -> None:
         basis, scale = statistics.basis, statistics.output_scale
+        kernel = self._family(basis)
         median, spread = lengthscale_prior(statistics.input_scale)
         each, shared = dist.LogNormal(jnp.log(median), spread), dist.LogNormal(jnp.mean(jnp.log(median)), spread)
         lengthscale = sample("lengthscale", self.lengthscale, each.to_event(1) if ard else shared, ["input"])

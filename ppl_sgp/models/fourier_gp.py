@@ -27,9 +27,10 @@ class FourierGP(BasisGP):
             "`sgp.observe('y', rotated, sgp.DiagonalPrior(amplitude), noise_scale)`."
         )
         basis = require_fourier("fourier_gp", statistics, remedy)
-        kernel = self.kernel or _proposal_family(basis)
-        ard = np.ndim(getattr(basis.proposal[0], "lengthscale", 0.0)) == 1
-        self._observe(statistics, kernel, ard)
+        self._observe(statistics, np.ndim(getattr(basis.proposal[0], "lengthscale", 0.0)) == 1)
+
+    def _family(self, basis: Any) -> Callable[..., Kernel]:
+        return self.kernel or _proposal_family(basis)
 
 
 def fourier_gp(

@@ -10,12 +10,13 @@ PYTEST_ARGS ?=
 PY := $(VENV)/bin/python
 PIP_INSTALL := "$(PY)" -m pip install --quiet --disable-pip-version-check --no-input
 
-.PHONY: help demo test test-float64 test-float32 lint format docs bench clean
+.PHONY: help demo test test-float64 test-float32 examples lint format docs bench clean
 .DELETE_ON_ERROR:
 
 help:
 	@echo 'make demo     run examples/quickstart.py'
 	@echo 'make test     the test suite in float64 and in float32, the doctests in float32'
+	@echo 'make examples run the notebooks, small, and the code of the README and the documentation'
 	@echo 'make lint     ruff and mypy'
 	@echo 'make format   let ruff rewrite what make lint would complain about'
 	@echo 'make docs     the documentation, in docs/_build/html'
@@ -33,15 +34,18 @@ test: test-float64 test-float32
 COMPILED := JAX_COMPILATION_CACHE_DIR="$(abspath $(VENV))/.compiled" JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0 \
   JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES=-1
 define lane
-	$(COMPILED) JAX_ENABLE_X64=$(1) OPENBLAS_NUM_THREADS=1 "$(PY)" -m pytest --numprocesses 2 --dist loadfile $(PYTEST_ARGS)
+	$(COMPILED) JAX_ENABLE_X64=$(1) OPENBLAS_NUM_THREADS=1 "$(PY)" -m pytest --numprocesses 2 $(2) $(PYTEST_ARGS)
 endef
 
 test-float64: $(VENV)/.test-installed
-	$(call lane,1)
+	$(call lane,1,--dist loadfile --ignore tests/test_examples.py)
 
 test-float32: $(VENV)/.test-installed
-	$(call lane,0)
+	$(call lane,0,--dist loadfile --ignore tests/test_examples.py)
 	$(COMPILED) OPENBLAS_NUM_THREADS=1 "$(PY)" -m pytest --numprocesses 2 --doctest-modules ppl_sgp
+
+examples: $(VENV)/.test-installed
+	$(call lane,1,tests/test_examples.py)
 
 lint: $(VENV)/.test-installed
 	"$(PY)" -m ruff check .

@@ -96,8 +96,11 @@ def test_sphinx_has_nothing_to_complain_about(tmp_path):
         if importlib.util.find_spec(package) is None:
             pytest.skip(f"{package} is not installed: pip install '.[docs]'")
     finished = subprocess.run(
-        [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html"]
-        + ["-D", "nb_execution_mode=off", str(DOCS), str(tmp_path)],  # tests/test_examples.py runs the notebooks
+        [
+            *(sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html"),
+            *("-D", "nb_execution_mode=off"),  # tests/test_examples.py runs the notebooks
+            *(str(DOCS), str(tmp_path)),
+        ],
         env=os.environ | {"PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,

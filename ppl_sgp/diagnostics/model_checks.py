@@ -37,6 +37,8 @@ MOST_IN_TAIL = 0.05
 PRIOR_DRAWS, LOOKED_AT = 4000, 50
 #: Correlation over the rows from which two features are the same.
 SAME_FEATURE = 1 - 1e-9
+#: Share of the range of an input that predictions may lie beyond it: a season at its turn is no extrapolation.
+MARGIN = 0.01
 #: Residual variance of a draw, relative to the mean square of y, below which the fit interpolates.
 INTERPOLATES = 1e-6
 
@@ -148,7 +150,8 @@ def domain_findings(statistics: SufficientStatistics, X_new: Any) -> Iterator[Fi
     """Whether predictions are asked for outside the range of the training inputs."""
     X_new = np.asarray(X_new, dtype=np.float64)
     lower, upper = statistics.moments.x_min, statistics.moments.x_max
-    outside = (X_new < lower) | (X_new > upper)
+    margin = MARGIN * (upper - lower)
+    outside = (X_new < lower - margin) | (X_new > upper + margin)
     rows = outside.any(axis=1)
     if rows.any():
         worst = int(np.argmax(outside.sum(axis=0)))

@@ -35,7 +35,8 @@ class Report:
         return not self.findings
 
     def __str__(self) -> str:
-        lines = ["Nothing found." if self.ok else f"{len(self.findings)} findings:"]
+        count = len(self.findings)
+        lines = ["Nothing found." if self.ok else f"{count} finding{'s' if count > 1 else ''}:"]
         lines += [f"- {each.check}: {each.symptom}\n  -> {each.remedy}" for each in self.findings]
         lines += [f"Not checked: {each}" for each in self.not_checked]
         return "\n".join(lines)

@@ -33,8 +33,8 @@ def chain_findings(by_chain: dict[str, np.ndarray]) -> Iterator[Finding]:
         yield Finding(
             "R-hat",
             f"Chains disagree: R-hat is {_listed(bad, '.3f')} (at most {MOST_R_HAT}).",
-            "Run longer. If that does not help, the posterior has several modes or ridges: start all chains at "
-            "`sgp.fit_evidence(model, stats).init_strategy()`, and look at `az.plot_trace`.",
+            "Run longer. If that does not help, the posterior has several modes or ridges: look at `az.plot_trace`. "
+            "Chains that started far off can start at `sgp.fit_evidence(model, stats).init_strategy()`.",
         )
     ess = {name: _worst(effective_sample_size, values, np.min) for name, values in by_chain.items()}
     low = {name: value for name, value in ess.items() if not value >= LEAST_ESS}

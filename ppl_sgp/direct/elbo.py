@@ -39,7 +39,7 @@ def expected_residuals(problem: Problem, s: np.ndarray, v: np.ndarray) -> tuple[
     :param s: means of the weights, shape (R, b).
     :param v: means of their squares, shape (R, b).
     """
-    size, fitted = np.diag(problem.gram), s @ problem.gram
+    size, fitted = np.diag(problem.gram), np.stack([problem.times_gram(means) for means in s])
     value = problem.sum_squares + np.sum(s * (fitted - 2 * problem.projection) + size * (v - s**2), axis=-1)
     return value, 2 * (fitted - problem.projection - size * s)
 

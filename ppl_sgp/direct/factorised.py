@@ -73,7 +73,7 @@ class FactorisedObjective:
         matrix = precision * scale[:, None] * problem.gram * scale
         matrix[np.diag_indices_from(matrix)] += 1.0
         factor = cholesky(matrix, lower=True, overwrite_a=True, check_finite=False)
-        gradient = precision * (problem.projection - problem.gram @ mean)
+        gradient = precision * (problem.projection - problem.times_gram(mean))
         return precision, mean + scale * cho_solve((factor, True), scale * gradient), scale, factor
 
     def annealed(self) -> np.ndarray:
@@ -103,7 +103,7 @@ class FactorisedObjective:
 
     def _cavity(self, precision: float, means: np.ndarray) -> np.ndarray:
         """η of each weight given the means of all others."""
-        return precision * (self._problem.projection - self._problem.gram @ means + self._size * means)
+        return precision * (self._problem.projection - self._problem.times_gram(means) + self._size * means)
 
     def sweep(self, vector: np.ndarray) -> np.ndarray:
         """The noise at its optimum, then one weight after the other: no step lowers the ELBO. O(b m̄ + b²)."""
@@ -118,7 +118,7 @@ class FactorisedObjective:
         """η after each weight, one after the other, is set to its best given the means of all others."""
         problem, prior = self._problem, self._problem.prior
         own = prior.log_probs[0] - 0.5 * precision * self._size[:, None] * prior.levels**2
-        fitted, means, eta = problem.gram @ means, means.copy(), np.empty(len(means))
+        fitted, means, eta = problem.times_gram(means), means.copy(), np.empty(len(means))
         for j, levels in enumerate(prior.levels):
             eta[j] = precision * (problem.projection[j] - fitted[j] + self._size[j] * means[j])
             logits = own[j] + eta[j] * levels

@@ -12,6 +12,9 @@ T = TypeVar("T")
 
 #: Iterations over which a gain below the tolerance counts as none.
 WINDOW = 10
+#: Until a sweep gains nothing L-BFGS gives way to it where ten iterations gain less than this share of all it gained:
+#: where levels are far apart it creeps, and a sweep jumps (0.01 to 0.1 took a third of the time to bounds as good).
+EARLY = 0.03
 #: How many times the gain of the last window a start may still gain before it is given up.
 HOPE = 10.0
 #: Vectors that L-BFGS keeps: more pay, since a vector is cheaper than an evaluation.
@@ -56,8 +59,9 @@ class Run:
         Given up, not converged, where the bound is not going to ``beat`` another one.
         """
         self._best, self._beat = start, beat
+        share = EARLY
         while self.reason != INTERRUPTED:
-            self.maximise(objective, self._best)
+            self.maximise(objective, self._best, share)
             if self.reason == INTERRUPTED or len(self.trace) > self._max_iterations:
                 break
             if self._hopeless():
@@ -66,13 +70,19 @@ class Run:
             before = self.trace[-1]
             self.interruptible(lambda: self._note(objective, objective.sweep(self._best)))
             self.converged = self.reason != INTERRUPTED and self.trace[-1] - before < self._tolerance
-            if self.converged:
+            if self.converged and share == 0:
                 self.reason = SETTLED
                 break
+            share = 0.0 if self.converged else EARLY
         return self._best
 
-    def maximise(self, objective: Callable[[np.ndarray], tuple[float, np.ndarray]], start: np.ndarray) -> np.ndarray:
-        """The parameters that L-BFGS reaches from a start."""
+    def maximise(
+        self, objective: Callable[[np.ndarray], tuple[float, np.ndarray]], start: np.ndarray, share: float = 0.0
+    ) -> np.ndarray:
+        """The parameters that L-BFGS reaches from a start.
+
+        :param share: stop early, where ten iterations gain less than this share of what all did.
+        """
         first = len(self.trace)
 
         def negative(vector: np.ndarray) -> tuple[float, np.ndarray]:
@@ -81,7 +91,8 @@ class Run:
 
         def after(intermediate_result: Any) -> None:
             self._record(intermediate_result.x.copy(), -float(intermediate_result.fun))
-            if len(self.trace) - first > WINDOW and (self._gained() < self._tolerance or self._hopeless()):
+            least = max(self._tolerance, share * (self.trace[-1] - self.trace[first]))
+            if len(self.trace) - first > WINDOW and (self._gained() < least or self._hopeless()):
                 raise StopIteration
 
         def ascend() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpyro.distributions.distribution import Independent
+from scipy.linalg.blas import dsymv
 from scipy.special import log_softmax, logsumexp
 
 from .. import _checks
@@ -133,6 +134,10 @@ class Problem:
             noise_scales=scales,
             log_noise_prior=log_prior,
         )
+
+    def times_gram(self, means: np.ndarray) -> np.ndarray:
+        """``A s`` (b,). Memory is what limits it, and of a symmetric matrix half is enough."""
+        return dsymv(1.0, self.gram.T, means)
 
     def with_factorised_prior(self) -> Problem:
         """The same regression with the marginals of the prior."""

@@ -209,7 +209,13 @@ def test_predictions_out_of_the_domain(statistics):
     found = sgp.report(Run(model, draws_of()), statistics, X_new=X_new).findings
     assert [each.check for each in found] == ["out of domain"]
     assert "3 of 10 rows" in found[0].symptom and "input 2" in found[0].symptom
-    assert "out of domain: 3 of 10" in str(sgp.report(Run(model, draws_of()), statistics, X_new=X_new))
+    assert str(sgp.report(Run(model, draws_of()), statistics, X_new=X_new)).startswith("1 finding:\n- out of domain: 3 of")
+
+
+def test_a_hair_outside_the_training_inputs_is_inside(statistics):
+    lower, upper = statistics.moments.x_min, statistics.moments.x_max
+    X_new = np.stack([lower - 0.009 * (upper - lower), upper + 0.009 * (upper - lower)])
+    assert sgp.report(Run(model, draws_of()), statistics, X_new=X_new).ok
 
 
 def test_arguments(statistics):

@@ -17,9 +17,12 @@ def draw_once(model: Callable[..., Any], statistics: Any) -> dict[str, Any]:
     return handlers.trace(handlers.substitute(seeded, substitute_fn=_improper)).get_trace(statistics)
 
 
-def prior_draws(model: Callable[..., Any], statistics: Any, key: jax.Array, count: int) -> dict[str, jax.Array]:
-    """Joint draws of all sites, the observed ones as well, with the draws along the first axis."""
-    free = handlers.uncondition(handlers.substitute(model, substitute_fn=_improper))
+def prior_draws(
+    model: Callable[..., Any], statistics: Any, key: jax.Array, count: int, *, observed: bool
+) -> dict[str, jax.Array]:
+    """Joint draws of all sites with the draws along the first axis; with ``observed``, of the observed ones as well."""
+    proper = handlers.substitute(model, substitute_fn=_improper)
+    free = handlers.uncondition(proper) if observed else proper
 
     def draw(key: jax.Array) -> dict[str, Any]:
         trace = handlers.trace(handlers.seed(free, key)).get_trace(statistics)

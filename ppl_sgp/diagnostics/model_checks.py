@@ -123,7 +123,7 @@ def prior_findings(
 ) -> Iterator[Finding]:
     """Whether posterior medians lie where their prior has next to nothing, and the mean of y where the GP has not."""
     conflicts = []
-    drawn = prior_draws(model, statistics, jax.random.key(0), PRIOR_DRAWS)
+    drawn = prior_draws(model, statistics, jax.random.key(0), PRIOR_DRAWS, observed=False)
     for name, site in draw_once(model, statistics).items():
         if site["type"] != "sample" or site["is_observed"] or site["fn"].is_discrete or is_improper(site["fn"]):
             continue

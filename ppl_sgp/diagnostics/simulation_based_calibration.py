@@ -87,7 +87,7 @@ def simulation_based_calibration(
     latent, name = inspect_sites(model, statistics, site)
     _require_proper(model, statistics)
     key_truth, key_chains = jax.random.split(key)
-    drawn = prior_draws(generator or model, statistics, key_truth, num_simulations)
+    drawn = prior_draws(generator or model, statistics, key_truth, num_simulations, observed=True)
     truths = {site: drawn[site] for site in latent}
     return _ranks(model, statistics, key_chains, truths, drawn[name], name, settings, progress)
 

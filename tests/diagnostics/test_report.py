@@ -209,7 +209,9 @@ def test_predictions_out_of_the_domain(statistics):
     found = sgp.report(Run(model, draws_of()), statistics, X_new=X_new).findings
     assert [each.check for each in found] == ["out of domain"]
     assert "3 of 10 rows" in found[0].symptom and "input 2" in found[0].symptom
-    assert str(sgp.report(Run(model, draws_of()), statistics, X_new=X_new)).startswith("1 finding:\n- out of domain: 3 of")
+    assert str(sgp.report(Run(model, draws_of()), statistics, X_new=X_new)).startswith(
+        "1 finding:\n- out of domain: 3 of"
+    )
 
 
 def test_a_hair_outside_the_training_inputs_is_inside(statistics):
@@ -230,7 +232,7 @@ def test_arguments(statistics):
 
 def sampler(model):
     lengths = {"num_warmup": 200, "num_samples": 600, "num_chains": 2}
-    return MCMC(NUTS(model), chain_method="sequential", progress_bar=False, jit_model_args=True, **lengths)
+    return MCMC(NUTS(model), progress_bar=False, jit_model_args=True, **lengths)
 
 
 def run_nuts(mcmc, stats):

@@ -29,9 +29,7 @@ def run(relaxed):
     X, y, stats = problem()
     model = sgp.models.fourier_gp(**{name: dist.LogNormal(*moments) for name, moments in PRIOR.items()})
     with relaxed():
-        mcmc = MCMC(
-            NUTS(model), num_warmup=300, num_samples=1500, num_chains=2, chain_method="sequential", progress_bar=False
-        )
+        mcmc = MCMC(NUTS(model), num_warmup=300, num_samples=1500, num_chains=2, progress_bar=False)
         mcmc.run(jax.random.key(3), stats, extra_fields=sgp.EXTRA_FIELDS)
         idata = sgp.to_arviz(mcmc, stats, X=X, y=y, X_new=np.array([[0.5], [1.0], [9.0]]))
     return X, y, stats, mcmc, idata

@@ -225,7 +225,7 @@ def test_three_samplers_agree_with_quadrature(way, truth):
     model = rvm(hyper_prior, weights="whitened" if way == "whitened" else "marginal")
     kernel = model.gibbs() if way == "gibbs" else NUTS(model)
     run_on = model.rotate(stats) if way == "whitened" else stats
-    options = {"num_warmup": 300, "num_samples": 800, "num_chains": 2, "chain_method": "sequential"}
+    options = {"num_warmup": 300, "num_samples": 800, "num_chains": 2}
     mcmc = MCMC(kernel, progress_bar=False, **options)
     mcmc.run(jax.random.key(0), run_on)
     draws = {name: np.asarray(value, np.float64) for name, value in mcmc.get_samples(group_by_chain=True).items()}

@@ -28,6 +28,18 @@ def run(arguments, cwd):
 #: Sizes at which a notebook takes seconds: they replace lines of its cell of parameters.
 NOTEBOOKS = {
     "quickstart": {"num_features": 30, "num_draws": 25, "num_chains": 2},
+    "classification_and_counts": {
+        **{"class_rows": 200, "class_features": 16, "count_rows": 200, "count_features": 8},
+        **{"num_draws": 30, "num_chains": 2},
+    },
+    "relevance_vectors": {"num_rows": 80, "num_centres": 10, "num_draws": 30, "num_chains": 2},
+    "discrete_weights": {
+        **{"functions_each_way": 8, "thinning": 20, "transect_features": 20, "num_draws": 100, "num_chains": 2}
+    },
+    "calibration": {
+        **{"num_simulations": 20, "num_warmup": 20, "thinning": 1, "num_features": 20, "every": 20},
+        **{"num_draws": 30, "num_chains": 2},
+    },
 }
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from ..bases.basis import Basis
 from ..bases.centred import CentredBasis
+from ..bases.columns import SelectedColumns
 from ..bases.fourier import FourierBasis
 from ..bases.grid_eigen import GridEigenBasis
 from ..bases.interpolation import InterpolationBasis
@@ -54,14 +55,18 @@ def basis_findings(
     def look(fn: Any, _: Any) -> tuple[Any, Any, Any]:
         if not hasattr(fn, "prior"):
             return jnp.asarray(1.0), jnp.asarray(0.0), jnp.min(fn.noise_scale)
-        share = jnp.min(fn.prior.effective_features) / m
-        return share, jnp.max(_used(statistics, fn.prior, fn.noise_scale)), jnp.min(fn.noise_scale)
+        return (
+            _effective_share(statistics.basis, fn.prior.variance),
+            jnp.max(_used(statistics, fn.prior, fn.noise_scale)),
+            jnp.min(fn.noise_scale),
+        )
 
     share, used, noise = (np.asarray(part) for part in map_sites(look, model, thinned, statistics, site))
     if np.median(share) < FEW_FEATURES:
         yield Finding(
             "few effective features",
-            f"Only {np.median(share) * m:.1f} of {m} features carry prior variance: the kernel is poorly approximated.",
+            f"Only {np.median(share):.1%} of the Fourier features of a kernel carry prior variance: it is poorly "
+            "approximated.",
             "Draw the basis closer to the posterior (a list of kernels in `FourierBasis.sample`), or use another: with "
             "many inputs features spread thin.",
         )
@@ -81,9 +86,22 @@ def basis_findings(
     yield from _duplicates(statistics)
 
 
+def _effective_share(basis: Basis, variance: jax.Array) -> jax.Array:
+    """The least share of effective features, (Σγ)²/Σγ² of prior variances γ, of the random features of any kernel."""
+    if isinstance(basis, SelectedColumns):
+        return _effective_share(basis.basis, variance)
+    if isinstance(basis, StackedBasis):
+        ends = np.cumsum([part.num_features for part in basis.bases])[:-1]
+        pairs = zip(basis.bases, jnp.split(variance, ends, axis=-1), strict=True)
+        return jnp.min(jnp.stack([_effective_share(part, own) for part, own in pairs]))
+    if not isinstance(basis, FourierBasis):
+        return jnp.ones((), variance.dtype)
+    return jnp.min(jnp.sum(variance, axis=-1) ** 2 / jnp.sum(variance**2, axis=-1)) / basis.num_features
+
+
 def _grows(basis: Basis) -> bool:
     """Whether the features stand for a kernel that more of them would represent better, unlike those of a line."""
-    if isinstance(basis, RotatedBasis):
+    if isinstance(basis, RotatedBasis | SelectedColumns):
         return _grows(basis.basis)
     return isinstance(basis, APPROXIMATE) or (isinstance(basis, StackedBasis) and any(map(_grows, basis.bases)))
 

@@ -175,6 +175,21 @@ def test_features_used_up(rng, rotate):
     assert checks(Run(model, draws_of(log_noise=-3.0)), of_rows(Phi, y)) == []
 
 
+@pytest.mark.parametrize(("lengthscale", "expected"), [(0.3, []), (3.0, ["few effective features"])])
+def test_random_features_are_counted_apart_from_what_stands_beside_them(rng, lengthscale, expected):
+    """A line with a large prior variance takes nothing from the features of the kernel."""
+    X, y = smooth_rows(rng, 200)
+    fourier = sgp.FourierBasis.sample(jax.random.key(0), sgp.SquaredExponential(0.1), 60, 1)
+    basis = sgp.stack(sgp.LinearBasis(1), sgp.SelectedColumns(fourier, [0], 1))
+
+    def with_line(stats):
+        scale = numpyro.sample("scale", dist.LogNormal(0.0, 1.0))
+        prior = basis.weight_prior((sgp.DiagonalPrior(100.0), sgp.SquaredExponential(lengthscale, scale)))
+        sgp.observe("y", stats, prior, numpyro.sample("noise_scale", dist.LogNormal(-1.0, 1.5)))
+
+    assert checks(Run(with_line, draws_of()), sgp.sufficient_statistics(basis, X, y)) == expected
+
+
 def test_features_that_carry_nothing(rng):
     X, y = smooth_rows(rng, 200)
     basis = sgp.FourierBasis.sample(jax.random.key(0), sgp.SquaredExponential(0.02), 60, 1)

@@ -290,3 +290,32 @@ def test_overflow_is_refused_with_the_remedy(rng):
     stats = sgp.sufficient_statistics(IdentityBasis(1), np.ones((3, 1)), np.ones(3) * 1e10)
     with pytest.raises(ValueError, match=r"(?s)not finite.*enable_x64"):
         sgp.log_evidence(stats, sgp.DiagonalPrior(np.float32(1.0)), np.float32(1e-30))
+
+
+@pytest.mark.float64_only
+@pytest.mark.parametrize("dense", [False, True])
+@pytest.mark.parametrize("num_functions", [8, 40])
+def test_noise_beyond_the_digits_of_the_data_never_wins(num_functions, dense, rng):
+    """Rounding of RᵀR against A, divided by such a noise variance, was a gain of up to 1e26 nats."""
+    X = rng.random((12, 1))
+    y = np.sin(6 * X[:, 0]) + 0.3 * rng.standard_normal(12)
+    basis = sgp.LaplaceBasis([num_functions], centre=[0.5], boundary=[0.8])
+    stats = sgp.sufficient_statistics(basis, X, y)
+    Phi = basis.host_features(X)
+
+    def value(scale, noise_scale):
+        prior = sgp.DensePrior(scale_tril=np.diag(scale)) if dense else sgp.DiagonalPrior(scale)
+        return float(evidence.evaluate(stats, prior, jnp.asarray(noise_scale), stats.projection))
+
+    scale = np.maximum(np.asarray(basis.weight_prior(sgp.SquaredExponential(0.33)).scale), 1e-12)
+    sensible = value(scale, 0.3)
+    assert sensible == pytest.approx(exact_log_density(Phi, y, scale, 0.0, 0.3), rel=1e-9)
+    for amplitude in (1e-3, 1.0, 1e3, 1e6, 1e10):
+        for noise_scale in (1e-4, 1e-6, 1e-8, 1e-10):
+            found, exact = (
+                value(amplitude * scale, noise_scale),
+                exact_log_density(Phi, y, amplitude * scale, 0.0, noise_scale),
+            )
+            assert not found > sensible
+            if amplitude / noise_scale < 1e6:
+                assert found == pytest.approx(exact, rel=1e-4)

@@ -102,13 +102,14 @@ def _value(
     design: Design, reference_scale: jax.Array, output_defect: jax.Array, parameters: Parameters, solution: Solution
 ) -> jax.Array:
     noise_variance = parameters.noise_scale**2
-    quadratic = (
-        jnp.sum(solution.residual**2) + jnp.sum(solution.weights**2) + parameters.projection[-1] / noise_variance
-    )
+    misfit = jnp.sum(solution.residual**2) + parameters.projection[-1] / noise_variance
     if design.gram_defect is not None:
-        # ‖y − Φw‖² is rss + ‖c − Rw‖² up to what the compression left of A and Φᵀy.
+        # ‖y − Φw‖² is rss + ‖c − Rw‖² up to what the compression left of A and Φᵀy. Where noise is beyond the digits of
+        # both (1e-8 of y) rounding decides its sign, and a negative one would beat any posterior.
         w = parameters.mean + jnp.exp(parameters.log_scale) * solution.weights
-        quadratic += (w @ (design.gram_defect @ w) - 2 * jnp.sum(output_defect * w)) / noise_variance
+        misfit += (w @ (design.gram_defect @ w) - 2 * jnp.sum(output_defect * w)) / noise_variance
+        misfit = jnp.maximum(misfit, 0.0)
+    quadratic = misfit + jnp.sum(solution.weights**2)
     # The ratio is taken before the logarithm: n multiplies its rounding.
     log_variance = 2 * jnp.log(parameters.noise_scale / reference_scale)
     return -0.5 * (design.num_rows * log_variance + quadratic + solution.log_determinant)

@@ -135,11 +135,6 @@ print(az.summary(idata).to_string())
 print(sgp.report(mcmc, stats, X[~held_out], y[~held_out]))
 
 # %% [markdown]
-# "Few effective features" is to be expected here and no fault: the count is over all bases together, and the
-# few features of the week and of Saturdays have by far the largest scales. It matters within one basis that stands
-# for a kernel, such as that of the trend.
-
-# %% [markdown]
 # ## The weeks that were held out
 
 # %%

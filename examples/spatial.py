@@ -116,7 +116,7 @@ def rotated_model(stats):
     scale = stats.output_scale  # root mean square of y, metres
     amplitude = numpyro.sample("amplitude", dist.LogNormal(jnp.log(scale), 1.0))
     noise_scale = numpyro.sample("noise_scale", dist.LogNormal(jnp.log(0.3 * scale), 1.5))
-    sgp.observe("y", stats, sgp.DiagonalPrior(amplitude * jnp.ones(stats.num_features)), noise_scale)
+    sgp.observe("y", stats, sgp.DiagonalPrior(amplitude), noise_scale)
 
 
 start = time.perf_counter()

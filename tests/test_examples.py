@@ -28,6 +28,10 @@ def run(arguments, cwd):
 #: Sizes at which a notebook takes seconds: they replace lines of its cell of parameters.
 NOTEBOOKS = {
     "quickstart": {"num_features": 30, "num_draws": 25, "num_chains": 2},
+    "choosing_a_basis": {"sizes": (30,), "num_keys": 1, "chosen_size": 30, "num_draws": 60, "num_chains": 2},
+    "seasonal_series": {"num_functions": 20, "num_draws": 50, "num_chains": 2},
+    "spatial": {"sizes": (6, 8), "thinning": 4, "num_draws": 100, "num_chains": 2},
+    "type1_vs_type2": {"num_sets": 4, "num_particles": 200, "many_rows": 50, "num_draws": 50, "num_chains": 2},
     "classification_and_counts": {
         **{"class_rows": 200, "class_features": 16, "count_rows": 200, "count_features": 8},
         **{"num_draws": 30, "num_chains": 2},

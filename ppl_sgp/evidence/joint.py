@@ -51,8 +51,8 @@ def evaluate(
     def one(noise_scale, projection, constant, reference_scale, output_defect):
         parameters = Parameters(covariance, fitted, noise_scale, projection)
         value, alpha = _jitted_evidence(num_rows, reference_scale, parameters)
-        # ‖y − Φw‖² is rss + ‖c − Rw‖² up to what the compression left of A and Φᵀy; stationary, so no gradient. Rounding
-        # may make it negative where noise is beyond the digits of both, as in `scaled`.
+        # ‖y − Φw‖² is rss + ‖c − Rw‖² up to what the compression left of A and Φᵀy; stationary, so no gradient.
+        # Rounding may make it negative where noise is beyond the digits of both, as in `scaled`.
         w = jax.lax.stop_gradient(mean + alpha @ RC / noise_scale)
         left = (w @ (defect @ w) - 2 * jnp.sum(output_defect * w)) / noise_scale**2
         misfit = jax.lax.stop_gradient(jnp.sum(alpha**2) + projection[-1] / noise_scale**2)

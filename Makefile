@@ -10,13 +10,13 @@ PYTEST_ARGS ?=
 PY := $(VENV)/bin/python
 PIP_INSTALL := "$(PY)" -m pip install --quiet --disable-pip-version-check --no-input
 
-.PHONY: help demo test test-float64 test-float32 examples lint format docs bench clean
+.PHONY: help demo test test-float64 test-float32 end-to-end lint format docs bench clean
 .DELETE_ON_ERROR:
 
 help:
 	@echo 'make demo     run examples/quickstart.py'
-	@echo 'make test     the test suite in float64 and in float32, the doctests in float32'
-	@echo 'make examples run the notebooks, small, and the code of the README and the documentation'
+	@echo 'make test     the test suite in float64 and in float32'
+	@echo 'make end-to-end   chains against exact posteriors, the notebooks, the code of the documentation, the doctests'
 	@echo 'make lint     ruff and mypy'
 	@echo 'make format   let ruff rewrite what make lint would complain about'
 	@echo 'make docs     the documentation, in docs/_build/html'
@@ -38,14 +38,14 @@ define lane
 endef
 
 test-float64: $(VENV)/.test-installed
-	$(call lane,1,--dist loadfile --ignore tests/test_examples.py)
+	$(call lane,1,--dist loadfile -m "not end_to_end")
 
 test-float32: $(VENV)/.test-installed
-	$(call lane,0,--dist loadfile --ignore tests/test_examples.py)
-	$(COMPILED) OPENBLAS_NUM_THREADS=1 "$(PY)" -m pytest --numprocesses 2 --doctest-modules ppl_sgp
+	$(call lane,0,--dist loadfile)
 
-examples: $(VENV)/.test-installed
-	$(call lane,1,tests/test_examples.py)
+end-to-end: $(VENV)/.test-installed
+	$(call lane,1,-m end_to_end)
+	$(COMPILED) OPENBLAS_NUM_THREADS=1 "$(PY)" -m pytest --numprocesses 2 --doctest-modules ppl_sgp
 
 lint: $(VENV)/.test-installed
 	"$(PY)" -m ruff check .

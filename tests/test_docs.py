@@ -91,6 +91,7 @@ def test_broken_links_are_found(tmp_path, monkeypatch):
     assert broken(page) == ["no.md", "there.md#twice-2", "#there", "there.md#none", "/etc/hosts"]
 
 
+@pytest.mark.end_to_end
 def test_sphinx_has_nothing_to_complain_about(tmp_path):
     for package in ("sphinx", "myst_nb", "furo"):
         if importlib.util.find_spec(package) is None:

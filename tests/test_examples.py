@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.end_to_end
+
 ROOT = pathlib.Path(__file__).parent.parent
 
 

@@ -19,6 +19,8 @@ from tests.contract.cases import data
 from tests.contract.dense import NAMES, grid_posterior, make_problem
 from tests.reference import check_moments
 
+pytestmark = pytest.mark.end_to_end
+
 #: With this prior the posterior of the log hyperparameters is close to Gaussian; with the default one, that of the
 #: lengthscale has a long tail to the left, as it has for any finite basis, where chains of this length mix badly.
 LENGTHSCALE = (0.4, 0.25)

@@ -20,6 +20,7 @@ for name in sys.argv[2:]:
 """
 
 
+@pytest.mark.end_to_end
 @pytest.mark.float64_only
 def test_features_are_identical_in_a_new_process(tmp_path):
     rng = np.random.default_rng(0)

@@ -255,6 +255,7 @@ def run_nuts(mcmc, stats):
     return mcmc
 
 
+@pytest.mark.end_to_end
 def test_nuts_of_a_clean_model_and_of_one_with_an_outlier():
     rng = np.random.default_rng(2)
     X = np.linspace(-1, 1, 40)[:, None] ** np.arange(1, 3)
@@ -267,6 +268,7 @@ def test_nuts_of_a_clean_model_and_of_one_with_an_outlier():
     assert "Pareto k" in found and "the first row 39" in found["Pareto k"]
 
 
+@pytest.mark.end_to_end
 def test_nuts_of_a_centred_funnel(rng):
     stats = sgp.sufficient_statistics(IdentityBasis(8), np.eye(8), rng.standard_normal(8))
 

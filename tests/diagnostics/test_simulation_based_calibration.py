@@ -14,7 +14,7 @@ import ppl_sgp as sgp
 from ppl_sgp.diagnostics import simulation_based_calibration as module
 from tests.builders import IdentityBasis
 
-pytestmark = [pytest.mark.float64_only, pytest.mark.relaxed_promotion]
+pytestmark = [pytest.mark.float64_only, pytest.mark.relaxed_promotion, pytest.mark.end_to_end]
 SHORT = {"num_warmup": 100, "num_draws": 31, "thinning": 4}
 
 

@@ -37,6 +37,7 @@ def frequencies(draws, levels):
     return np.mean(np.abs(draws[:, :, None] - np.asarray(levels)) < 1e-3, axis=0)
 
 
+@pytest.mark.end_to_end
 @pytest.mark.float64_only  # slow, and of neither precision
 def test_gibbs_has_the_posterior_of_enumeration():
     grid = sgp.DiscreteRelaxation(dist.LogNormal(-0.3, 0.7), support=[0.4, 0.8, 1.6])
@@ -127,6 +128,7 @@ def test_two_outputs_and_scales_count_as_they_should():
     assert value == pytest.approx(2 * expected[0] + 2 * prior - prior, rel=tolerance)
 
 
+@pytest.mark.end_to_end
 @pytest.mark.float64_only  # slow, and of neither precision
 def test_continuous_sites_beside_discrete_weights():
     """The noise is drawn by the guide: on average over it, the loss is that of enumeration."""

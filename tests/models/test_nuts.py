@@ -15,6 +15,8 @@ import ppl_sgp as sgp
 from ppl_sgp.scales import log_normal_by_mode
 from tests.reference import check_moments
 
+pytestmark = pytest.mark.end_to_end
+
 NOISE_SCALE = 0.3
 
 

@@ -216,6 +216,7 @@ def truth():
     return moments
 
 
+@pytest.mark.end_to_end
 @pytest.mark.float64_only  # the densities are tested in both lanes; what the samplers make of them depends on neither
 @pytest.mark.relaxed_promotion
 @pytest.mark.parametrize("way", ["marginal", "whitened", "gibbs"])
@@ -248,6 +249,7 @@ def test_three_samplers_agree_with_quadrature(way, truth):
     assert summary["relevance"][0] > 0.99 and 1 < float(summary["effective_number"].mean()) < 2
 
 
+@pytest.mark.end_to_end
 @pytest.mark.float64_only  # as above
 @pytest.mark.relaxed_promotion
 def test_fixed_noise_leaves_nothing_but_closed_forms():

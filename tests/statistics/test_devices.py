@@ -110,6 +110,7 @@ def test_arrays_on_one_device_are_read_by_the_host(rows):
     assert_same(sgp.sufficient_statistics(BASIS, jnp.asarray(X), jnp.asarray(y), method="qr"), expected)
 
 
+@pytest.mark.end_to_end
 @pytest.mark.float64_only  # processes of their own choose their precision
 def test_two_processes_agree_with_one(tmp_path):
     with socket.socket() as free:

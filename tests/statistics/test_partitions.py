@@ -123,6 +123,7 @@ def test_progress_is_shown_when_asked_for(rows, capsys):
     assert "Completed" in capsys.readouterr().out
 
 
+@pytest.mark.end_to_end
 def test_a_cluster_survives_a_worker_that_is_killed(rows, tmp_path):
     from dask.distributed import Client, LocalCluster
 

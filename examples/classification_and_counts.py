@@ -97,7 +97,7 @@ print("divergences:", int(idata["sample_stats"]["diverging"].sum()))
 # On the right, women who married at twenty, so that age goes with the years.
 
 # %%
-samples = mcmc.get_samples()
+samples = {name: np.asarray(draws) for name, draws in mcmc.get_samples().items()}  # from a device a chain
 
 
 def probability(X):
@@ -166,7 +166,8 @@ Phi, repeated, runs = waves(diseases), {}, {}
 Phi, Z = Phi - Phi.mean(axis=0), Z - Z.mean(axis=0)
 for name, overdispersed in (("Poisson", False), ("negative binomial", True)):
     runs[name] = draw(regression, Phi, Z, count, overdispersed)
-    predictive = Predictive(regression, runs[name].get_samples())
+    draws_of_run = {site: np.asarray(draws) for site, draws in runs[name].get_samples().items()}
+    predictive = Predictive(regression, draws_of_run)
     repeated[name] = np.asarray(predictive(jax.random.key(2), Phi, Z, None, overdispersed)["visits"])
     loo = az.loo(az.from_numpyro(runs[name], log_likelihood=True))
     # ArviZ 0.23 names it elpd_loo, ArviZ 1.x elpd.
@@ -198,7 +199,7 @@ left.legend(frameon=False)
 grid = np.linspace(0, diseases.max(), 100)[:, None]
 for name, color in (("Poisson", "C1"), ("negative binomial", "C0")):
     samples = runs[name].get_samples()
-    curve = np.asarray(samples["f_weights"] @ waves(grid).T)
+    curve = np.asarray(samples["f_weights"]) @ waves.host_features(grid).T
     factor = np.exp(curve - curve[:, [np.argmin(np.abs(grid[:, 0] - np.median(diseases)))]])
     low, middle, high = np.quantile(factor, [0.05, 0.5, 0.95], axis=0)
     right.fill_between(grid[:, 0], low, high, color=color, alpha=0.25, lw=0)

@@ -169,7 +169,7 @@ found = {
 discrete = sgp.models.discrete_weights(line_prior, line_noise)
 mcmc = MCMC(discrete.gibbs(), num_warmup=num_draws, num_samples=num_draws, num_chains=num_chains, progress_bar=False)
 mcmc.run(jax.random.key(1), line_stats)
-f_gap = mcmc.get_samples(group_by_chain=True)["weights"] @ fourier([[22.5]])[0]
+f_gap = np.asarray(mcmc.get_samples(group_by_chain=True)["weights"]) @ fourier.host_features([[22.5]])[0]
 print(az.summary({"f in the gap": np.asarray(f_gap)}, kind="diagnostics").to_string())
 
 # %%

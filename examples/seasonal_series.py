@@ -129,7 +129,8 @@ mcmc = MCMC(
     progress_bar=False,
 )
 mcmc.run(jax.random.key(0), stats, extra_fields=sgp.EXTRA_FIELDS)
-samples = mcmc.get_samples()
+# Chains run on a device each, and their draws stay there: programs of our own are to find them in one place.
+samples = {name: np.asarray(draws) for name, draws in mcmc.get_samples().items()}
 idata = sgp.to_arviz(mcmc, stats, X=X[~held_out], y=y[~held_out])
 print(az.summary(idata).to_string())
 print(sgp.report(mcmc, stats, X[~held_out], y[~held_out]))

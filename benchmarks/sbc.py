@@ -77,6 +77,7 @@ def studies(args: argparse.Namespace) -> dict[str, tuple[Any, Any, Any]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--smoke", action="store_true", help="tiny sizes, to see that the script runs")
+    parser.add_argument("--models", nargs="+", help="names of the table; default all")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--features", type=int, default=30)
@@ -92,6 +93,8 @@ def main() -> None:
     print_header("Simulation-based calibration of the ready models", settings)
     table, outcomes = [], {}
     for name, (model, statistics, generator) in studies(args).items():
+        if args.models and name not in args.models:
+            continue
         seconds, ranks = timed(
             lambda model=model, statistics=statistics, generator=generator: sgp.simulation_based_calibration(
                 model,

@@ -92,9 +92,11 @@ def main() -> None:
     settings = {name: value for name, value in vars(args).items() if name != "smoke"}
     print_header("Simulation-based calibration of the ready models", settings)
     table, outcomes = [], {}
-    for name, (model, statistics, generator) in studies(args).items():
-        if args.models and name not in args.models:
-            continue
+    known = studies(args)
+    if unknown := set(args.models or ()) - set(known):
+        parser.error(f"no model {sorted(unknown)}; there are {list(known)}")
+    for name in args.models or known:
+        model, statistics, generator = known[name]
         seconds, ranks = timed(
             lambda model=model, statistics=statistics, generator=generator: sgp.simulation_based_calibration(
                 model,

@@ -71,7 +71,8 @@ def kernel_draws(
             raise ValueError("kernel_draws: the model keeps its weights, so it has draws of functions, not of kernels.")
         dtype = fn.noise_scale.dtype
         covariance = jnp.asarray(ends, dtype) @ fn.prior.apply(jnp.asarray(start.T, dtype))[:, 0]
-        return covariance, fn.prior.variance[: len(frequencies)]
+        variance = jnp.broadcast_to(fn.prior.variance, (start.shape[1],))  # one for all weights, or one each
+        return covariance, variance[: len(frequencies)]
 
     covariance, spectrum = map_sites(evaluate, model, samples, statistics, site)
     data = {"covariance": (("draw", "lag"), np.asarray(covariance))}

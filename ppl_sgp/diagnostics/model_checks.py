@@ -55,11 +55,9 @@ def basis_findings(
     def look(fn: Any, _: Any) -> tuple[Any, Any, Any]:
         if not hasattr(fn, "prior"):
             return jnp.asarray(1.0), jnp.asarray(0.0), jnp.min(fn.noise_scale)
-        return (
-            _effective_share(statistics.basis, fn.prior.variance),
-            jnp.max(_used(statistics, fn.prior, fn.noise_scale)),
-            jnp.min(fn.noise_scale),
-        )
+        variance = fn.prior.variance  # one for all weights, or one each
+        share = _effective_share(statistics.basis, jnp.broadcast_to(variance, (*variance.shape[:-1], m)))
+        return share, jnp.max(_used(statistics, fn.prior, fn.noise_scale)), jnp.min(fn.noise_scale)
 
     share, used, noise = (np.asarray(part) for part in map_sites(look, model, thinned, statistics, site))
     if np.median(share) < FEW_FEATURES:

@@ -131,7 +131,8 @@ class FactorisedObjective:
     def distribution(self, vector: np.ndarray) -> Variational:
         """The distribution with these parameters."""
         eta, log_noise = self._parts(vector)
-        log_normaliser, _ = self._tilted(eta, precision := precision_of(self._problem, log_noise))
+        precision = precision_of(self._problem, log_noise)
+        log_normaliser, _ = self._tilted(eta, precision)
         log_probs = self._log_prior + self._tilt(eta, precision) - log_normaliser
         return Variational(np.zeros(1), np.ascontiguousarray(log_probs.T)[None], log_noise)
 

@@ -13,7 +13,8 @@ T = TypeVar("T")
 #: Iterations over which a gain below the tolerance counts as none.
 WINDOW = 10
 #: Until a sweep gains nothing L-BFGS gives way to it where ten iterations gain less than this share of all it gained:
-#: where levels are far apart it creeps, and a sweep jumps (0.01 to 0.1 took a third of the time to bounds as good).
+#: where levels are far apart it creeps, and a sweep jumps. On six problems of 2,000 weights bounds were as good as
+#: without or better, in 0.4 to 1 times the time; with 0.01 two were worse.
 EARLY = 0.03
 #: How many times the gain of the last window a start may still gain before it is given up.
 HOPE = 10.0

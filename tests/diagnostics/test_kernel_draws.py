@@ -58,6 +58,16 @@ def test_several_inputs_and_a_dense_prior(rng):
     assert kernels.displacement.dims == ("lag", "input") and "spectrum" not in kernels
 
 
+def test_one_scale_for_all_features():
+    def model(stats):
+        scale = numpyro.sample("scale", dist.LogNormal(0.0, 1.0))
+        sgp.observe("y", stats, sgp.DiagonalPrior(scale), 0.1)
+
+    kernels = sgp.kernel_draws(model, draws(scale=[1.0, 2.0]), one_input(), LAGS)
+    np.testing.assert_allclose(kernels.spectrum, np.tile([[1.0], [4.0]], 4), rtol=1e-6)
+    np.testing.assert_allclose(kernels.covariance[:, 0], [4.0, 16.0], rtol=1e-5)
+
+
 def test_refusals():
     stats = one_input()
     samples = draws(lengthscale=[0.2], amplitude=[1.0], noise_scale=[0.1])

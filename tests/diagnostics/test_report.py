@@ -190,6 +190,20 @@ def test_random_features_are_counted_apart_from_what_stands_beside_them(rng, len
     assert checks(Run(with_line, draws_of()), sgp.sufficient_statistics(basis, X, y)) == expected
 
 
+def test_one_scale_for_all_features_is_no_shortage_of_them(rng):
+    X, y = smooth_rows(rng, 200)
+    basis = sgp.stack(
+        sgp.FourierBasis.sample(jax.random.key(0), sgp.SquaredExponential(0.1), 30, 1), sgp.LinearBasis(1)
+    )
+
+    def one_scale(stats):
+        scale = numpyro.sample("scale", dist.LogNormal(0.0, 1.0))
+        sgp.observe("y", stats, sgp.DiagonalPrior(scale), numpyro.sample("noise_scale", dist.LogNormal(-1.0, 1.5)))
+
+    for part in (basis, basis.bases[0]):
+        assert checks(Run(one_scale, draws_of()), sgp.sufficient_statistics(part, X, y)) == []
+
+
 def test_features_that_carry_nothing(rng):
     X, y = smooth_rows(rng, 200)
     basis = sgp.FourierBasis.sample(jax.random.key(0), sgp.SquaredExponential(0.02), 60, 1)

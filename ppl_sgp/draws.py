@@ -16,15 +16,12 @@ from numpyro import handlers
 from numpyro.distributions.distribution import ExpandedDistribution, MaskedDistribution
 
 from . import _checks
-from .bases.fourier import FourierBasis
 from .distributions.compressed_normal import CompressedNormal
 from .distributions.support import CompressedDistribution
 from .distributions.weight_posterior import posterior_factors
+from .effective_share import FEW_FEATURES, effective_share
 from .statistics.statistics import SufficientStatistics
 from .tracing import draw_once
-
-#: Draws keep fewer effective features than this share of m: the kernel is poorly approximated.
-FEW_FEATURES = 0.1
 
 
 class WeightDraws(NamedTuple):
@@ -141,7 +138,7 @@ class Draws:
             loc, factor, effective = fn.weights, jnp.zeros_like(fn.weights), jnp.asarray(1.0)
         else:
             loc, factor = posterior_factors(fn.statistics, fn.prior, fn.noise_scale)
-            effective = jnp.min(fn.prior.effective_features) / m
+            effective = effective_share(self.basis, fn.prior.variance)
         factor = jnp.broadcast_to(factor, (q, *factor.shape[loc.ndim - 1 :]))
         return jnp.broadcast_to(loc, (q, m)), factor, noise_scale, effective
 
@@ -157,12 +154,11 @@ class Draws:
 
     def _warn_few_features(self, share: np.ndarray) -> None:
         low = float(np.quantile(share, 0.05))
-        if self._warned or not isinstance(self.basis, FourierBasis) or low >= FEW_FEATURES:
+        if self._warned or low >= FEW_FEATURES:
             return
         self._warned = True
-        m = self._statistics.num_features
         _checks.warn(
-            f"For 5% of the draws at most {low * m:.1f} of {m} Fourier features carry weight, so the kernel is poorly "
+            f"For 5% of the draws at most {low:.1%} of the Fourier features of a kernel carry weight, so it is poorly "
             "approximated there. Draw the basis closer to the posterior lengthscales (FourierBasis.sample with a "
             "list of kernels from the posterior), from shorter lengthscales, or with more features.",
             stacklevel=5,

@@ -201,13 +201,33 @@ def test_saved_statistics_predict_the_same(problem, draws, tmp_path):
     )
 
 
-def test_few_effective_features_are_reported_with_the_remedy(problem, draws):
+@pytest.mark.parametrize("stacked", [False, True])
+def test_few_effective_features_are_reported_with_the_remedy(problem, draws, stacked):
     X, y, _ = problem
     far = sgp.FourierBasis.sample(jax.random.key(0), sgp.SquaredExponential(0.05), 60, 1)
-    stats = sgp.sufficient_statistics(far, X, y)
+    basis = sgp.stack(far, sgp.LinearBasis(1)) if stacked else far
+    stats = sgp.sufficient_statistics(basis, X, y)
+
+    def with_trend(stats):
+        lengthscale = numpyro.sample("lengthscale", dist.LogNormal())
+        amplitude = numpyro.sample("amplitude", dist.LogNormal())
+        prior = stats.basis.weight_prior((sgp.SquaredExponential(lengthscale, amplitude), sgp.DiagonalPrior(10.0)))
+        sgp.observe("y", stats, prior, numpyro.sample("noise_scale", dist.LogNormal()))
+
     wide = {**draws, "lengthscale": np.full(7, 3.0)}
-    with pytest.warns(UserWarning, match=r"of 60 Fourier features carry weight.*from shorter lengthscales"):
-        _ = sgp.predict(MODEL, wide, stats, X).mean
+    with pytest.warns(UserWarning, match=r"features of a kernel carry weight.*from shorter lengthscales"):
+        _ = sgp.predict(with_trend if stacked else MODEL, wide, stats, X).mean
+
+
+def test_one_scale_shared_by_all_features_lets_all_of_them_carry_weight(problem, draws):
+    """The suite makes warnings errors: the prior's single variance is no single effective feature."""
+
+    def shared(stats):
+        prior = sgp.DiagonalPrior(numpyro.sample("amplitude", dist.LogNormal()))
+        sgp.observe("y", stats, prior, numpyro.sample("noise_scale", dist.LogNormal()))
+
+    each = {name: draws[name] for name in ("amplitude", "noise_scale")}
+    assert np.isfinite(sgp.predict(shared, each, problem[2], [[0.5]]).mean).all()
 
 
 @pytest.mark.parametrize(

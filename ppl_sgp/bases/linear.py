@@ -55,6 +55,11 @@ class LinearBasis(Basis):
         """The number of input columns d."""
         return self.dim
 
+    @property
+    def feature_coords(self) -> dict[str, Any]:
+        """Names of the features, as coordinates of xarray: ``constant``, ``input 0``, …"""
+        return {"feature": ["constant"] * self.bias + [f"input {j}" for j in range(self.dim)]}
+
     def _features(self, X: Any, xp: ModuleType) -> Any:
         return xp.concatenate([xp.ones_like(X[:, :1]), X], axis=1) if self.bias else X
 

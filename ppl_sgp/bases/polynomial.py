@@ -97,6 +97,15 @@ class PolynomialBasis(Basis):
         monomials = itertools.chain(*_monomials(self.dim, self.degree, self.interactions))
         return np.array([np.bincount(factors, minlength=self.dim) for factors in monomials])
 
+    @property
+    def feature_coords(self) -> dict[str, Any]:
+        """Names of the monomials, as coordinates of xarray: ``constant``, ``z0``, ``z1``, ``z0^2``, ``z0 z1``, …"""
+        factors = [
+            [f"z{j}" if power == 1 else f"z{j}^{power}" for j, power in enumerate(powers) if power]
+            for powers in self.powers.tolist()
+        ]
+        return {"feature": [" ".join(names) or "constant" for names in factors]}
+
     def _features(self, X: Any, xp: ModuleType) -> Any:
         Z = (X - xp.asarray(self.centre, dtype=X.dtype)[None, :]) / xp.asarray(self.scale, dtype=X.dtype)[None, :]
         columns = [xp.ones_like(X[:, :1])]

@@ -19,7 +19,8 @@ from ..bases.laplace import LaplaceBasis
 from ..bases.nystrom import NystromBasis
 from ..bases.rotated import RotatedBasis
 from ..bases.stack import StackedBasis
-from ..draws import FEW_FEATURES, map_sites
+from ..draws import map_sites
+from ..effective_share import FEW_FEATURES, effective_share
 from ..evidence import joint
 from ..models.hyperpriors import mean_excess
 from ..statistics.statistics import SufficientStatistics
@@ -55,8 +56,7 @@ def basis_findings(
     def look(fn: Any, _: Any) -> tuple[Any, Any, Any]:
         if not hasattr(fn, "prior"):
             return jnp.asarray(1.0), jnp.asarray(0.0), jnp.min(fn.noise_scale)
-        variance = fn.prior.variance  # one for all weights, or one each
-        share = _effective_share(statistics.basis, jnp.broadcast_to(variance, (*variance.shape[:-1], m)))
+        share = effective_share(statistics.basis, fn.prior.variance)
         return share, jnp.max(_used(statistics, fn.prior, fn.noise_scale)), jnp.min(fn.noise_scale)
 
     share, used, noise = (np.asarray(part) for part in map_sites(look, model, thinned, statistics, site))
@@ -82,19 +82,6 @@ def basis_findings(
             "If y is noisy, give the noise a prior that says so, and fewer features than rows.",
         )
     yield from _duplicates(statistics)
-
-
-def _effective_share(basis: Basis, variance: jax.Array) -> jax.Array:
-    """The least share of effective features, (Σγ)²/Σγ² of prior variances γ, of the random features of any kernel."""
-    if isinstance(basis, SelectedColumns):
-        return _effective_share(basis.basis, variance)
-    if isinstance(basis, StackedBasis):
-        ends = np.cumsum([part.num_features for part in basis.bases])[:-1]
-        pairs = zip(basis.bases, jnp.split(variance, ends, axis=-1), strict=True)
-        return jnp.min(jnp.stack([_effective_share(part, own) for part, own in pairs]))
-    if not isinstance(basis, FourierBasis):
-        return jnp.ones((), variance.dtype)
-    return jnp.min(jnp.sum(variance, axis=-1) ** 2 / jnp.sum(variance**2, axis=-1)) / basis.num_features
 
 
 def _grows(basis: Basis) -> bool:

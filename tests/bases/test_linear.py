@@ -19,6 +19,7 @@ def test_features_are_inputs(bias, rng, tmp_path):
     basis, X = sgp.LinearBasis(2, bias), rng.standard_normal((7, 2))
     assert (basis.num_features, basis.input_dim) == (2 + bias, 2)
     np.testing.assert_array_equal(basis.host_features(X), np.column_stack([np.ones(7), X])[:, not bias :])
+    assert basis.feature_coords["feature"] == ["constant", "input 0", "input 1"][not bias :]
     check_features(basis, X)
     check_copies(basis, X, sgp.Linear(0.5), tmp_path)
 

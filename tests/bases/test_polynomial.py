@@ -35,6 +35,12 @@ def test_features_are_all_monomials_once(input_dim, degree, interactions, rng):
         np.testing.assert_allclose(column, np.prod(X**powers, axis=1), rtol=1e-13)
 
 
+def test_monomials_are_named():
+    names = sgp.PolynomialBasis(2, 2).feature_coords["feature"]
+    assert names == ["constant", "z0", "z1", "z0^2", "z0 z1", "z1^2"]
+    assert sgp.PolynomialBasis(2, 3, interactions=False).feature_coords["feature"][-2:] == ["z0^3", "z1^3"]
+
+
 def test_copies_and_features_in_jax(rng, tmp_path):
     X = rng.uniform(-1, 3, (7, 2))
     basis = sgp.PolynomialBasis.from_data(X, 3)

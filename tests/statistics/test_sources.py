@@ -32,9 +32,14 @@ def parquet(frame, path):
     return str(path)
 
 
-def zarr_like(frame, path):
+def netcdf(frame, path):
     xr.Dataset.from_dataframe(frame).to_netcdf(path / "rows.nc", engine="h5netcdf")
     return xr.open_dataset(path / "rows.nc", engine="h5netcdf")
+
+
+def zarr(frame, path):
+    xr.Dataset.from_dataframe(frame).chunk(index=11).to_zarr(path / "rows.zarr", consolidated=False)
+    return xr.open_zarr(path / "rows.zarr", consolidated=False)
 
 
 TABLES = {
@@ -44,7 +49,8 @@ TABLES = {
     "arrow dataset": lambda frame, path: pa.dataset.dataset(parquet(frame, path)),
     "parquet folder": parquet,
     "xarray": lambda frame, path: xr.Dataset.from_dataframe(frame),
-    "NetCDF": zarr_like,
+    "NetCDF": netcdf,
+    "Zarr": zarr,
     "dask": lambda frame, path: dask.dataframe.from_pandas(frame, npartitions=4),
 }
 

@@ -8,7 +8,6 @@ are never made: the observed site draws what n rows compress to.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -17,10 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.stats
 import xarray as xr
-from numpyro import handlers
-from numpyro.infer.hmc import hmc
-from numpyro.infer.util import constrain_fn, potential_energy, unconstrain_fn
-from tqdm.auto import tqdm
+from numpyro.infer.mcmc import MCMCKernel
 
 from .. import _checks
 from .._pytree import rebuild
@@ -29,9 +25,8 @@ from ..draws import Draws, checked_samples, inspect_sites
 from ..statistics.compressed import Compressed
 from ..statistics.statistics import SufficientStatistics
 from ..tracing import draw_once, is_improper, prior_draws
+from .simulated_ranks import simulated_ranks
 
-#: Simulations are run so many times side by side with the progress bar: one compiled program for each part.
-PARTS = 20
 #: Most bins of a test of uniformity, and least expected number of ranks in each.
 MOST_BINS, LEAST_EXPECTED = 20, 5
 
@@ -44,16 +39,18 @@ def simulation_based_calibration(
     *,
     generator: Callable[..., Any] | None = None,
     site: str | None = None,
+    kernel: Callable[[], MCMCKernel] | None = None,
     num_warmup: int = 500,
     num_draws: int = 99,
     thinning: int = 6,
     progress: bool | None = None,
 ) -> xr.Dataset:
-    """Ranks of true hyperparameters, drawn from the prior, among thinned NUTS draws of their posterior.
+    """Ranks of true values, drawn from the prior, among thinned draws of their posterior, by NUTS or another kernel.
 
-    Chains start at the truth, which is a draw of the posterior of its data. So this checks densities and draws, not
-    whether chains find the posterior from afar: that is for R-hat. Interrupted (Ctrl-C), it warns and returns what
-    is done. O(simulations · steps · evidence), whatever the number of rows.
+    Chains of NUTS start at the truth, which is a draw of the posterior of its data. So this checks densities and draws,
+    not whether chains find the posterior from afar: that is for R-hat. Draws equal to the truth, as of discrete
+    weights, count as above or below it at random. Interrupted (Ctrl-C), it warns and returns what is done.
+    O(simulations · steps · evidence), whatever the number of rows.
 
     :param model: a NumPyro model of one argument, the statistics, all of whose priors are proper.
     :param statistics: the inputs and the basis of the study; their outputs set default priors, and no more.
@@ -61,13 +58,17 @@ def simulation_based_calibration(
     :param num_simulations: number of truths.
     :param generator: the model that truths and data are drawn from, if another: to see the check fail.
     :param site: name of the observed site, if there are several.
+    :param kernel: a function that makes the sampler, such as ``model.gibbs``; it starts where it likes. Statistics that
+        it is given have the simulated outputs, but for the scale of y, from which defaults are taken: that of the
+        study. Default: NUTS.
     :param num_warmup: warm-up steps of each chain.
     :param num_draws: draws kept of each chain; ranks go from 0 to this.
     :param thinning: steps for each draw kept; ranks of dependent draws are not uniform.
     :param progress: show a progress bar. Default: only at a terminal.
     :return: integer ranks by latent site, with a first dimension ``simulation``, then those of the site; and
-        ``diverging``, divergences of each chain after warm-up. :func:`rank_uniformity` tests them.
-    :raises ValueError: for priors that are improper, and numbers that are not positive integers.
+        ``diverging``, divergences of each chain of NUTS after warm-up. :func:`rank_uniformity` tests them.
+    :raises ValueError: for priors that are improper, discrete sites without a ``kernel``, and numbers that are not
+        positive integers.
 
     .. doctest::
 
@@ -86,10 +87,11 @@ def simulation_based_calibration(
     _checks.whole_number("num_simulations", num_simulations, 1, owner)
     latent, name = inspect_sites(model, statistics, site)
     _require_proper(model, statistics)
+    _require_sampler(model, statistics, kernel)
     key_truth, key_chains = jax.random.split(key)
     drawn = prior_draws(generator or model, statistics, key_truth, num_simulations, observed=True)
     truths = {site: drawn[site] for site in latent}
-    return _ranks(model, statistics, key_chains, truths, drawn[name], name, settings, progress)
+    return simulated_ranks(model, kernel, statistics, key_chains, truths, drawn[name], name, settings, progress)
 
 
 def posterior_sbc(
@@ -99,6 +101,7 @@ def posterior_sbc(
     key: jax.Array,
     *,
     site: str | None = None,
+    kernel: Callable[[], MCMCKernel] | None = None,
     num_warmup: int = 500,
     num_draws: int = 99,
     thinning: int = 6,
@@ -115,6 +118,7 @@ def posterior_sbc(
     """
     settings = _settings(num_warmup, num_draws, thinning, "posterior_sbc")
     truths, name = checked_samples(model, samples, statistics, site)
+    _require_sampler(model, statistics, kernel)
     key_data, key_chains = jax.random.split(key)
     projections, rng = [], np.random.default_rng(np.asarray(jax.random.key_data(key_data)).ravel())
     for batch in Draws(model, samples, statistics, site, 2e8):
@@ -125,7 +129,7 @@ def posterior_sbc(
         repeated = CompressedNormal(statistics, jnp.asarray(w), jnp.asarray(noise)).sample(key_batch)
         projections.append(np.asarray(repeated))
     both, joined = _with_repetition(statistics, np.concatenate(projections))
-    return _ranks(model, both, key_chains, truths, joined, name, settings, progress)
+    return simulated_ranks(model, kernel, both, key_chains, truths, joined, name, settings, progress)
 
 
 def rank_uniformity(ranks: xr.Dataset) -> xr.Dataset:
@@ -172,6 +176,22 @@ def _require_proper(model: Callable[..., Any], statistics: SufficientStatistics)
             )
 
 
+def _require_sampler(model: Callable[..., Any], statistics: SufficientStatistics, kernel: Any) -> None:
+    if kernel is not None:
+        if not callable(kernel):
+            raise ValueError(
+                f"`kernel` must be a function of no arguments that makes a sampler, such as `model.gibbs`; got "
+                f"{type(kernel).__name__}. Pass `lambda: Gibbs([...])`, so that each call has one of its own."
+            )
+        return
+    for name, each in draw_once(model, statistics).items():
+        if each["type"] == "sample" and not each["is_observed"] and each["fn"].support.is_discrete:
+            raise ValueError(
+                f"NUTS cannot sample {name!r}, which is discrete. Pass a kernel that can: `kernel=model.gibbs` of "
+                "`sgp.models.discrete_weights`, or a function that makes your own."
+            )
+
+
 def _with_repetition(statistics: SufficientStatistics, repeated: np.ndarray) -> tuple[SufficientStatistics, np.ndarray]:
     """Statistics of the inputs twice, and what the data and repetitions of them compress to together.
 
@@ -187,77 +207,3 @@ def _with_repetition(statistics: SufficientStatistics, repeated: np.ndarray) -> 
     apart = np.sum((first[..., :-1] - repeated[..., :-1]) ** 2, axis=-1) / 2
     joined = np.concatenate([c, (first[..., -1] + repeated[..., -1] + apart)[..., None]], axis=-1)
     return both, joined
-
-
-def _rows(tree: Any, rows: np.ndarray) -> Any:
-    return jax.tree.map(lambda leaf: leaf[rows], tree)
-
-
-def _ranks(
-    model: Callable[..., Any],
-    statistics: SufficientStatistics,
-    key: jax.Array,
-    truths: dict[str, Any],
-    projections: Any,
-    site: str,
-    settings: tuple[int, int, int],
-    progress: bool | None,
-) -> xr.Dataset:
-    count = len(projections)
-    part = -(-count // PARTS)
-    starts = range(0, count, part)
-    keys = jax.random.split(key, count)
-    truths, projections = jax.tree.map(jnp.asarray, (truths, projections))
-    done: list[tuple[dict[str, Any], Any]] = []
-    try:
-        with tqdm(total=count, disable=None if progress is None else not progress, unit="simulation") as bar:
-            for start in starts:
-                # The last part is filled up with the first simulations, so that one program does for all.
-                arguments = _rows((keys, truths, projections), np.arange(start, start + part) % count)
-                below = _chains(model, site, settings, statistics, *arguments)
-                done.append(_rows(jax.tree.map(np.asarray, below), np.arange(min(part, count - start))))
-                bar.update(len(done[-1][1]))
-    except KeyboardInterrupt:
-        if not done:
-            raise
-        _checks.warn(f"Interrupted: ranks of {sum(len(each[1]) for each in done)} of {count} simulations.")
-    below, diverging = jax.tree.map(lambda *parts: np.concatenate(parts), *done)
-    data = {
-        name: xr.DataArray(ranks, dims=["simulation", *(f"{name}_dim_{i}" for i in range(ranks.ndim - 1))])
-        for name, ranks in below.items()
-    }
-    data["diverging"] = xr.DataArray(diverging, dims=["simulation"])
-    return xr.Dataset(data, attrs={"num_draws": settings[1]})
-
-
-@functools.partial(jax.jit, static_argnums=(0, 1, 2))
-def _chains(model, site, settings, statistics, keys, truths, projections):
-    """Ranks and divergences of one chain for each truth, one after the other in one program."""
-    num_warmup, num_draws, thinning = settings
-
-    def given(statistics, projection):
-        handlers.condition(model, {site: projection})(statistics)
-
-    def one(arguments):
-        key, truth, projection = arguments
-        data = (statistics, projection)
-        init, sample = hmc(potential_fn_gen=lambda *data: lambda z: potential_energy(given, data, {}, z), algo="NUTS")
-        start = unconstrain_fn(handlers.seed(given, key), data, {}, truth)
-        # NumPyro would shrink estimated variances towards 1e-3; with many rows that of log σ is 1/2n.
-        state = init(start, num_warmup, model_args=data, rng_key=key, regularize_mass_matrix=False)
-
-        def step(state, _):
-            state = sample(state, data, {})
-            return state, state.diverging
-
-        def thinned(state, _):
-            state, diverging = jax.lax.scan(step, state, length=thinning)
-            return state, (state.z, jnp.sum(diverging))
-
-        state, _ = jax.lax.scan(step, state, length=num_warmup)
-        _, (z, diverging) = jax.lax.scan(thinned, state, length=num_draws)
-        draws = jax.vmap(lambda z: constrain_fn(handlers.seed(given, key), data, {}, z))(z)
-        below = {name: jnp.sum(draws[name] < value[None], axis=0) for name, value in truth.items()}
-        return below, jnp.sum(diverging)
-
-    return jax.lax.map(one, (keys, truths, projections))

@@ -264,20 +264,22 @@ class SufficientStatistics:
                 f"`projection` must have shape {np.shape(self.projection)}; got {np.shape(projection)}. "
                 "Draw it from SparseGP(stats, prior, noise_scale).sample(key)."
             )
-        projection = np.asarray(projection, dtype=np.float64)
-        c, rss = projection[..., :-1], projection[..., -1]
-        factor = self.compressed.factor
+        simulated = self._with_outputs(np.asarray(projection, dtype=np.float64))
+        c, rss = simulated.projection[..., :-1], simulated.projection[..., -1]
+        simulated.moments = simulated.moments.plain(
+            sum_squares=np.sum(c**2, axis=-1) + rss, y_mean=np.full_like(self.moments.y_mean, np.nan)
+        )
+        return simulated
+
+    def _with_outputs(self, projection: Any) -> SufficientStatistics:
+        """As :meth:`with_projection`, also traced, but the scale of y and its mean remain, as default priors ask."""
+        c, factor = projection[..., :-1], self.compressed.factor
         feature_output = (c * factor if self.is_diagonal else c @ factor).T
-        changed = {
-            "feature_output": feature_output,
-            "sum_squares": np.sum(c**2, axis=-1) + rss,
-            "y_mean": np.full_like(self.moments.y_mean, np.nan),
-        }
-        simulated = SufficientStatistics(self.basis, self.moments.plain(**changed))
+        simulated = SufficientStatistics(self.basis, self.moments.plain(feature_output=feature_output))
         # The factor is that of the same inputs; only the values change.
         exact = {"projection": projection}
         if self.compressed.gram_defect is not None:
-            exact |= {name: np.zeros_like(getattr(self.compressed, name)) for name in ("gram_defect", "output_defect")}
+            exact |= {name: 0 * getattr(self.compressed, name) for name in ("gram_defect", "output_defect")}
         simulated.compressed = rebuild(Compressed, {**vars(self.compressed), **exact})
         return simulated
 

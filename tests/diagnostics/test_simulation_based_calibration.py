@@ -11,7 +11,7 @@ import pytest
 import xarray as xr
 
 import ppl_sgp as sgp
-from ppl_sgp.diagnostics import simulation_based_calibration as module
+from ppl_sgp.diagnostics import simulated_ranks, simulation_based_calibration
 from tests.builders import IdentityBasis
 
 pytestmark = [pytest.mark.float64_only, pytest.mark.relaxed_promotion, pytest.mark.end_to_end]
@@ -68,6 +68,38 @@ def test_posterior_calibration_and_draws_of_another_posterior(statistics):
     assert sgp.rank_uniformity(ranks)["noise_scale"].item() < 1e-3
 
 
+DISCRETE = sgp.models.discrete_weights(
+    sgp.DiscreteRelaxation(dist.Normal(0.0, 1.0), num_levels=5), noise_scale=dist.LogNormal(1.0, 0.5)
+)
+
+
+def noisier_weights(stats):
+    """As ``DISCRETE``, but data have twice the noise that it says."""
+    prior = sgp.DiscreteRelaxation(dist.Normal(0.0, 1.0), num_levels=5).expand((2,)).to_event(1)
+    w = numpyro.sample("weights", prior)
+    sgp.observe_weights("y", stats, w, 2 * numpyro.sample("noise_scale", dist.LogNormal(1.0, 0.5)))
+
+
+def test_discrete_weights_by_gibbs(statistics):
+    """Draws are often equal to the truth, a level, and then on either side of it at random."""
+    settings = {"kernel": DISCRETE.gibbs, **SHORT}
+    ranks = sgp.simulation_based_calibration(DISCRETE, statistics, jax.random.key(0), 80, **settings)
+    p = sgp.rank_uniformity(ranks)
+    assert p["noise_scale"].item() > 0.01 and float(p["weights"].min()) > 0.005
+    wrong = sgp.simulation_based_calibration(
+        DISCRETE, statistics, jax.random.key(0), 80, generator=noisier_weights, **settings
+    )
+    assert sgp.rank_uniformity(wrong)["noise_scale"].item() < 1e-3
+
+
+def test_default_priors_of_a_kernel_are_those_of_the_study(statistics):
+    """Units of the weights and of the noise come from the scale of y, which must not be that of each simulation."""
+    model = sgp.models.relevance_vector_machine(sgp.models.GammaPrecision(3.0, 1.0))
+    ranks = sgp.simulation_based_calibration(model, statistics, jax.random.key(1), 80, kernel=model.gibbs, **SHORT)
+    p = sgp.rank_uniformity(ranks)
+    assert p["noise_scale"].item() > 0.01 and float(p["precision"].min()) > 0.005
+
+
 @pytest.mark.parametrize("rotated", [False, True])
 def test_data_and_their_repetition_compress_as_rows_twice(rng, rotated):
     X = rng.standard_normal((12, 3))
@@ -81,14 +113,14 @@ def test_data_and_their_repetition_compress_as_rows_twice(rng, rotated):
         scale = 1.0
     else:
         scale = np.array([1.0, 2.0, 3.0])
-    doubled, joined = module._with_repetition(stats, np.asarray(again.projection)[None])
+    doubled, joined = simulation_based_calibration._with_repetition(stats, np.asarray(again.projection)[None])
     found = sgp.SparseGP(doubled, sgp.DiagonalPrior(scale * jnp.ones(3)), 0.4).log_prob(jnp.asarray(joined[0]))
     expected = sgp.log_evidence(both, sgp.DiagonalPrior(np.array([1.0, 2.0, 3.0])), 0.4)
     np.testing.assert_allclose(found, expected, rtol=1e-10)
 
 
 def test_an_interrupted_study_keeps_what_is_done(statistics, monkeypatch):
-    original, calls = module._chains, []
+    original, calls = simulated_ranks._chains, []
 
     def chains(*arguments):
         calls.append(arguments)
@@ -96,7 +128,7 @@ def test_an_interrupted_study_keeps_what_is_done(statistics, monkeypatch):
             raise KeyboardInterrupt
         return original(*arguments)
 
-    monkeypatch.setattr(module, "_chains", chains)
+    monkeypatch.setattr(simulated_ranks, "_chains", chains)
     with pytest.warns(UserWarning, match="Interrupted: ranks of 8 of 80"):
         ranks = sgp.simulation_based_calibration(model, statistics, jax.random.key(0), 80, **SHORT)
     assert ranks.sizes["simulation"] == 8
@@ -130,6 +162,14 @@ def test_refusals(statistics):
         (
             lambda: sgp.simulation_based_calibration(model, statistics, jax.random.key(0), site="z"),
             r"it has \['y'\], and 'z' is not",
+        ),
+        (
+            lambda: sgp.simulation_based_calibration(DISCRETE, statistics, jax.random.key(0)),
+            "cannot sample 'weights', which is discrete",
+        ),
+        (
+            lambda: sgp.simulation_based_calibration(DISCRETE, statistics, jax.random.key(0), kernel=DISCRETE.gibbs()),
+            "`kernel` must be a function",
         ),
         (
             lambda: sgp.posterior_sbc(model, statistics, some, jax.random.key(0)),

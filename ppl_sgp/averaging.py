@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -10,7 +10,7 @@ import jax
 import numpy as np
 from scipy.special import logsumexp
 
-from .predict import Prediction
+from .predict import Prediction, row_blocks
 
 
 def average_predictions(predictions: Sequence[Prediction], weights: Any = None) -> AveragedPrediction:
@@ -22,7 +22,7 @@ def average_predictions(predictions: Sequence[Prediction], weights: Any = None) 
 
     :param predictions: from :func:`~ppl_sgp.predict`, at the same inputs.
     :param weights: of each, shape (k,), not negative, with sum one. Default: equal.
-    :return: mean, variance, ``log_density`` and ``sample`` as of a single prediction.
+    :return: mean, variance, ``log_density`` and ``sample`` as of a single prediction; scored and plotted as one, too.
     :raises ValueError: for no predictions, predictions of different shapes, or weights that are not probabilities.
 
     .. doctest::
@@ -68,18 +68,52 @@ class AveragedPrediction:
     @cached_property
     def mean(self) -> np.ndarray:
         """Mean of f, and of y, shape (n_new,) or (n_new, q)."""
-        return sum(w * each.mean for w, each in zip(self.weights, self._predictions, strict=True))
+        return self._averaged([each.mean for each in self._predictions])
 
     @cached_property
     def variance(self) -> np.ndarray:
         """Variance of f, within models and between them."""
-        parts = zip(self.weights, self._predictions, strict=True)
-        return sum(w * (each.variance + (each.mean - self.mean) ** 2) for w, each in parts)
+        return self._averaged([each.variance + (each.mean - self.mean) ** 2 for each in self._predictions])
 
     @property
     def noise_variance(self) -> Any:
         """Mean of the noise variance (of a row of weight one)."""
-        return sum(w * each.noise_variance for w, each in zip(self.weights, self._predictions, strict=True))
+        return self._averaged([each.noise_variance for each in self._predictions])
+
+    @property
+    def num_outputs(self) -> int:
+        """The number of outputs q."""
+        return self._predictions[0].num_outputs
+
+    @property
+    def component_weights(self) -> np.ndarray:
+        """Weights of :meth:`components` in the mixture: of each model's draws its share, equally."""
+        shares = zip(self.weights, self._predictions, strict=True)
+        return np.concatenate([share * each.component_weights for share, each in shares])
+
+    def components(self, noise: bool = True, arrays: int = 3) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
+        """The Gaussians whose mixture the prediction is, those of one model after the other, in blocks of rows.
+
+        :param noise: of a new y; if false, of f.
+        :param arrays: how many arrays of a block's size its user holds, for the memory cap.
+        :return: rows, and means and variances, shape (draws of all models, q, rows).
+        """
+        per_row = arrays * len(self.component_weights) * self.num_outputs
+        size = min(each._block_size(per_row) for each in self._predictions)
+        for rows in row_blocks(len(self.mean), size):
+            parts = [each._components_of(rows, noise) for each in self._predictions]
+            mean, variance = (np.concatenate(part) for part in zip(*parts, strict=True))
+            yield rows, mean, variance
+
+    def observations(self, name: str, y_new: Any, owner: str) -> np.ndarray:
+        """New observations in the shape of :attr:`mean` as (q, n_new), in float64; other shapes are refused."""
+        return self._predictions[0].observations(name, y_new, owner)
+
+    def _shaped(self, values: np.ndarray) -> np.ndarray:
+        return self._predictions[0]._shaped(values)
+
+    def _averaged(self, values: list[Any]) -> Any:
+        return np.tensordot(self.weights, np.stack(values), axes=1)
 
     def log_density(self, y_new: Any) -> np.ndarray:
         """Log predictive density of each new observation, of the mixture, in nats.

@@ -127,11 +127,13 @@ class Prediction:
     def _moments(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         return _mixture_moments(self._draws)
 
-    def _features(self, per_row: int = 1) -> Iterator[tuple[slice, np.ndarray]]:
-        """Features of the new rows in slices that keep ``per_row`` arrays of their size within the memory cap."""
-        size = max(1, int(self._max_memory // (8 * (per_row + self._draws.basis.num_features))))
-        for start in range(0, len(self._X_new), size):
-            rows = slice(start, start + size)
+    def _block_size(self, per_row: int) -> int:
+        """How many rows, with their features and ``per_row`` numbers more each, keep within the memory cap."""
+        return max(1, int(self._max_memory // (8 * (per_row + self._draws.basis.num_features))))
+
+    def _features(self) -> Iterator[tuple[slice, np.ndarray]]:
+        """Features of the new rows, in slices that fit the memory cap."""
+        for rows in row_blocks(len(self._X_new), self._block_size(1)):
             yield rows, self._features_of(self._X_new[rows])
 
     def _features_of(self, X_new: np.ndarray) -> np.ndarray:
@@ -141,20 +143,33 @@ class Prediction:
         """Mean and variance (b, q, n) of f at rows with these features, and noise (b, q), by batches of draws."""
         return self._draws.pointwise(Phi)
 
+    @property
+    def component_weights(self) -> np.ndarray:
+        """Weights of :meth:`components` in the mixture, shape (draws,): equal ones."""
+        return np.full(self._draws.num_draws, 1 / self._draws.num_draws)
+
     def components(self, noise: bool = True, arrays: int = 3) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
-        """The Gaussians whose equal mixture the prediction is, one a draw, in blocks of rows.
+        """The Gaussians whose mixture the prediction is, one a draw, in blocks of rows.
 
         :param noise: of a new y; if false, of f.
         :param arrays: how many arrays of a block's size its user holds, for the memory cap.
         :return: rows, and means and variances, shape (draws, q, rows).
         """
-        for rows, Phi in self._features(arrays * self._draws.num_draws * self._draws.num_outputs):
-            parts = [
-                (mean, variance + scale[..., None] ** 2 / self._row_weights[rows] if noise else variance)
-                for mean, variance, scale in self._pointwise(rows, Phi)
-            ]
-            mean, variance = (np.concatenate(part) for part in zip(*parts, strict=True))
-            yield rows, mean, variance
+        for rows in row_blocks(len(self._X_new), self._block_size(arrays * self._draws.num_draws * self.num_outputs)):
+            yield rows, *self._components_of(rows, noise)
+
+    def _components_of(self, rows: slice, noise: bool) -> tuple[np.ndarray, np.ndarray]:
+        parts = [
+            (mean, variance + scale[..., None] ** 2 / self._row_weights[rows] if noise else variance)
+            for mean, variance, scale in self._pointwise(rows, self._features_of(self._X_new[rows]))
+        ]
+        mean, variance = (np.concatenate(part) for part in zip(*parts, strict=True))
+        return mean, variance
+
+    @property
+    def num_outputs(self) -> int:
+        """The number of outputs q."""
+        return self._draws.num_outputs
 
     def _shaped(self, values: np.ndarray) -> np.ndarray:
         """From (…, q, n) to (…, n) for one output, else (…, n, q)."""
@@ -169,7 +184,8 @@ class Prediction:
         """
         y_rows = self.observations("y_new", y_new, "log_density")
         parts = [
-            mixture_log_density(y_rows[:, rows], mean, variance) for rows, mean, variance in self.components(arrays=4)
+            mixture_log_density(y_rows[:, rows], mean, variance, self.component_weights)
+            for rows, mean, variance in self.components(arrays=4)
         ]
         return self._shaped(np.concatenate(parts, axis=-1))
 
@@ -274,9 +290,14 @@ def gaussian_log_density(residual: np.ndarray, variance: np.ndarray) -> np.ndarr
     return -0.5 * (np.log(2 * np.pi * variance) + residual**2 / variance)
 
 
-def mixture_log_density(y: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
-    """Log density of y, any shape, under the equal mixture of S Gaussians: their moments have an axis S before it."""
-    return logsumexp(gaussian_log_density(y - mean, variance), axis=0) - np.log(len(mean))
+def mixture_log_density(y: np.ndarray, mean: np.ndarray, variance: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Log density of y, any shape, under a mixture of S Gaussians, with weights (S,): moments have an axis S first."""
+    return logsumexp(gaussian_log_density(y - mean, variance), axis=0, b=weights.reshape(-1, *[1] * y.ndim))
+
+
+def row_blocks(num_rows: int, size: int) -> Iterator[slice]:
+    """Slices of rows, one after the other."""
+    return (slice(start, min(start + size, num_rows)) for start in range(0, num_rows, size))
 
 
 def _mixture_moments(draws: Draws | KnownDraws) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

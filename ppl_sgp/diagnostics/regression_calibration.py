@@ -10,6 +10,7 @@ from scipy.optimize import elementwise
 from scipy.special import erf, ndtr, ndtri
 
 from .. import _checks
+from ..averaging import AveragedPrediction
 from ..predict import Prediction, mixture_log_density
 
 #: Pairs of draws that enter the CRPS, if there are more; but each draw is paired with at least so many others.
@@ -20,11 +21,13 @@ QUANTILE_TOLERANCE = 1e-8
 ARRAYS = 12
 
 
-def calibrate_regression(prediction: Prediction, y: Any, *, levels: Any = (0.5, 0.8, 0.9, 0.95)) -> xr.Dataset:
+def calibrate_regression(
+    prediction: Prediction | AveragedPrediction, y: Any, *, levels: Any = (0.5, 0.8, 0.9, 0.95)
+) -> xr.Dataset:
     """Score predictions of held-out rows: are they calibrated, and how sharp are they?
 
-    Each row's predictive is the equal mixture, over draws, of the Gaussians of a new y, noise included; nothing is
-    plugged in. A prediction is calibrated if central p% intervals hold p% of the observations (Kuleshov et al. 2018)
+    Each row's predictive is the mixture, over draws (and models), of the Gaussians of a new y, noise included; nothing
+    is plugged in. A prediction is calibrated if central p% intervals hold p% of the observations (Kuleshov et al. 2018)
     for every p: then the values of its distribution function at the observations, the PIT, are uniform. Among
     calibrated predictions the sharpest, with the narrowest intervals, is the best (Gneiting, Balabdaoui & Raftery
     2007).
@@ -38,7 +41,8 @@ def calibrate_regression(prediction: Prediction, y: Any, *, levels: Any = (0.5, 
     20·S pairs, and about ten evaluations of its distribution function, O(S) each, for each end of an interval. Rows are
     taken in blocks that fit the ``max_memory`` of the prediction.
 
-    :param prediction: of the rows, made by :func:`~ppl_sgp.predict`, without ``y`` among its training rows.
+    :param prediction: of the rows, made by :func:`~ppl_sgp.predict` or :func:`~ppl_sgp.average_predictions`, without
+        ``y`` among its training rows.
     :param y: the observations, shape (n_new,), or (n_new, q) for q outputs.
     :param levels: probabilities of the central intervals, between 0 and 1, shape (l,).
     :return: a dataset, of which each variable but ``coverage_standard_error`` ends in the dimension ``output`` for
@@ -63,14 +67,14 @@ def calibrate_regression(prediction: Prediction, y: Any, *, levels: Any = (0.5, 
         True
     """
     levels = _checks.probabilities("levels", levels, "calibrate_regression")
-    if not isinstance(prediction, Prediction):
+    if not isinstance(prediction, Prediction | AveragedPrediction):
         raise ValueError(
             "calibrate_regression: `prediction` must be an `sgp.Prediction`, made by `sgp.predict` or by the `predict` "
-            f"of relevance vectors; got {type(prediction).__name__}."
+            f"of relevance vectors, or an average of some; got {type(prediction).__name__}."
         )
-    y_rows = _checked_observations(prediction, y)
+    y_rows, weights = _checked_observations(prediction, y), prediction.component_weights
     parts = [
-        _score(y_rows[:, rows], mean, np.sqrt(variance), levels)
+        _score(y_rows[:, rows], mean, np.sqrt(variance), weights, levels)
         for rows, mean, variance in prediction.components(arrays=ARRAYS)
     ]
     scores = RowScores(*(prediction._shaped(np.concatenate(part, axis=-1)) for part in zip(*parts, strict=True)))
@@ -89,7 +93,7 @@ def calibrate_regression(prediction: Prediction, y: Any, *, levels: Any = (0.5, 
             "rmse": (output, np.sqrt(np.mean(scores.square, axis=0))),
         },
         coords={"obs": np.arange(len(scores.pit)), "level": levels},
-        attrs={"crps_partners": int(_partners(prediction._draws.num_draws)[1].sum())},
+        attrs={"crps_partners": int(_partners(len(weights))[1].sum())},
     )
 
 
@@ -103,49 +107,58 @@ class RowScores(NamedTuple):
     width: np.ndarray
 
 
-def _score(y: np.ndarray, mean: np.ndarray, scale: np.ndarray, levels: np.ndarray) -> RowScores:
-    """Scores of observations (q, n) under equal mixtures of S Gaussians, with means and deviations (S, q, n)."""
+def _score(y: np.ndarray, mean: np.ndarray, scale: np.ndarray, weights: np.ndarray, levels: np.ndarray) -> RowScores:
+    """Scores of observations (q, n) under mixtures of S Gaussians: means and deviations (S, q, n), and weights (S,)."""
+    tails = (1 - levels) / 2
+    lower, upper = ([lower_quantile(p, sign * mean, scale, weights) for p in tails] for sign in (1, -1))
     return RowScores(
-        pit=ndtr((y - mean) / scale).mean(axis=0),
-        crps=crps(y, mean, scale),
-        log_density=mixture_log_density(y, mean, scale**2),
-        square=(y - mean.mean(axis=0)) ** 2,
+        pit=_averaged(ndtr((y - mean) / scale), weights),
+        crps=crps(y, mean, scale, weights),
+        log_density=mixture_log_density(y, mean, scale**2, weights),
+        square=(y - _averaged(mean, weights)) ** 2,
         # By symmetry an upper quantile is a lower one, whose small probability is not 1 less something.
-        width=np.stack([-lower_quantile(p, -mean, scale) - lower_quantile(p, mean, scale) for p in (1 - levels) / 2]),
+        width=-np.stack(upper) - np.stack(lower),
     )
 
 
-def crps(y: np.ndarray, mean: np.ndarray, scale: np.ndarray) -> np.ndarray:
-    """The continuous ranked probability score of equal mixtures of S Gaussians; see :func:`calibrate_regression`.
+def _averaged(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    return np.tensordot(weights, values, axes=1)
+
+
+def crps(y: np.ndarray, mean: np.ndarray, scale: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """The continuous ranked probability score of mixtures of S Gaussians; see :func:`calibrate_regression`.
 
     :param y: observations, any shape.
     :param mean: means, that shape after an axis S.
     :param scale: standard deviations, the same.
+    :param weights: of the Gaussians, shape (S,), with sum one.
     """
-    S, variance = len(mean), scale**2
-    itself = 2 / np.sqrt(np.pi) * scale.mean(axis=0)  # E|X − X'| of a Gaussian with its copy
-    lags, partners = _partners(S)
-    others = np.zeros_like(y)
-    for lag, share in zip(lags, partners / max(1, partners.sum()), strict=True):
+    variance, squares = scale**2, weights**2
+    itself = 2 / np.sqrt(np.pi) * _averaged(scale, squares)  # E|X − X'| of a Gaussian with its copy
+    others, total = np.zeros_like(y), 0.0
+    for lag, partners in zip(*_partners(len(mean)), strict=True):
+        pairs = partners * weights * np.roll(weights, lag)
         deviation = np.sqrt(variance + np.roll(variance, lag, axis=0))
-        others += share * _mean_absolute(mean - np.roll(mean, lag, axis=0), deviation).mean(axis=0)
-    spread = itself / S + (1 - 1 / S) * others
-    return _mean_absolute(y - mean, scale).mean(axis=0) - spread / 2
+        others += _averaged(_mean_absolute(mean - np.roll(mean, lag, axis=0), deviation), pairs)
+        total += pairs.sum()
+    spread = itself + (1 - squares.sum()) * others / (total or 1.0)
+    return _averaged(_mean_absolute(y - mean, scale), weights) - spread / 2
 
 
-def lower_quantile(probability: float, mean: np.ndarray, scale: np.ndarray) -> np.ndarray:
-    """Quantiles below the median of equal mixtures of S Gaussians, by bracketing, to 1e-8 of the smallest deviation.
+def lower_quantile(probability: float, mean: np.ndarray, scale: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Quantiles below the median of mixtures of S Gaussians, by bracketing, to 1e-8 of the smallest deviation.
 
     :param probability: between 0 and ½.
     :param mean: means, shape (S, …).
     :param scale: standard deviations, the same.
+    :param weights: of the Gaussians, shape (S,), with sum one.
     :return: shape (…).
     """
     centre, unit = mean.mean(axis=0), scale.min(axis=0)
     location, ratio = ((mean - centre) / unit).reshape(len(mean), -1), (scale / unit).reshape(len(mean), -1)
 
     def excess(x, column):
-        return ndtr((x - location[:, column]) / ratio[:, column]).mean(axis=0) - probability
+        return weights @ ndtr((x - location[:, column]) / ratio[:, column]) - probability
 
     # A quantile of a mixture lies among those of its components. The margin gives both ends a sign if all agree.
     quantiles = location + ndtri(probability) * ratio
@@ -174,7 +187,7 @@ def _partners(num_draws: int) -> tuple[np.ndarray, np.ndarray]:
     return lags, np.where(2 * lags == num_draws, 1, 2)
 
 
-def _checked_observations(prediction: Prediction, y: Any) -> np.ndarray:
+def _checked_observations(prediction: Prediction | AveragedPrediction, y: Any) -> np.ndarray:
     """Observations as (q, n), in float64."""
     y = prediction.observations("y", y, "calibrate_regression")
     if y.size == 0:

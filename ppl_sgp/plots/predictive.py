@@ -8,6 +8,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from .. import _checks
+from ..averaging import AveragedPrediction
 from ..diagnostics.regression_calibration import lower_quantile
 from ..direct.result import DiscretePrediction
 from ..predict import Prediction
@@ -18,10 +19,12 @@ if TYPE_CHECKING:
 
 #: Arrays of the size of a block's moments (draws, rows) that quantiles need at once.
 ARRAYS = 8
+#: Least standard deviation of f beside the largest: known weights, averaged with others that are not, have none.
+KNOWN = 1e-6
 
 
 def plot_predictive(
-    prediction: Prediction | DiscretePrediction,
+    prediction: Prediction | AveragedPrediction | DiscretePrediction,
     X_new: Any,
     *,
     X: Any = None,
@@ -34,11 +37,12 @@ def plot_predictive(
 ) -> Axes:
     """Mean and central bands of a prediction over one input, with the data.
 
-    Bands of :func:`~ppl_sgp.predict` are between quantiles of the mixture over draws, not of a normal with its
-    moments: about ten evaluations of its distribution function, O(draws) each, for each row and end of a band. Those of
-    a prediction with discrete weights are of the normal with its mean and variance.
+    Bands of :func:`~ppl_sgp.predict` are between quantiles of the mixture over draws (and models), not of a normal with
+    its moments: about ten evaluations of its distribution function, O(draws) each, for each row and end of a band.
+    Those of a prediction with discrete weights are of the normal with its mean and variance.
 
-    :param prediction: at ``X_new``, from :func:`~ppl_sgp.predict` or the ``predict`` of a fit.
+    :param prediction: at ``X_new``, from :func:`~ppl_sgp.predict`, :func:`~ppl_sgp.average_predictions` or the
+        ``predict`` of a fit.
     :param X_new: the inputs, shape (n_new, 1) or (n_new,), in any order. They label the axis only, so they may be in
         other units than those predicted at, dates for example.
     :param X: inputs of data to show, shape (n, 1) or (n,), in the units of ``X_new``.
@@ -66,7 +70,7 @@ def plot_predictive(
     """
     x = _inputs("X_new", X_new)
     levels = np.sort(_checks.probabilities("levels", np.ravel(levels), "plot_predictive"))
-    if not isinstance(prediction, (Prediction, DiscretePrediction)):
+    if not isinstance(prediction, (Prediction, AveragedPrediction, DiscretePrediction)):
         raise ValueError(
             "plot_predictive: `prediction` must come from `sgp.predict` or the `predict` of a regression; got "
             f"{type(prediction).__name__}."
@@ -140,24 +144,34 @@ def _chosen_output(shape: tuple[int, ...], output: int | None) -> int:
 
 
 def _moments_and_quantiles(
-    prediction: Prediction | DiscretePrediction, probabilities: np.ndarray, noise: bool, output: int
+    prediction: Prediction | AveragedPrediction | DiscretePrediction,
+    probabilities: np.ndarray,
+    noise: bool,
+    output: int,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Mean (n_new,) of one output, and its quantiles (p, n_new)."""
-    if not isinstance(prediction, Prediction):
+    if isinstance(prediction, DiscretePrediction):
         scale = np.sqrt(prediction.variance + noise * prediction.noise_variance / prediction._row_weights)
         return prediction.mean, prediction.mean + ndtri(probabilities)[:, None] * scale
+    weights = prediction.component_weights
     means, parts = [], []
     for _, mean, variance in prediction.components(noise, ARRAYS):
-        means.append(mean[:, output].mean(axis=0))
-        parts.append(_mixture_quantiles(probabilities, mean[:, output], np.sqrt(variance[:, output])))
+        means.append(weights @ mean[:, output])
+        parts.append(_mixture_quantiles(probabilities, mean[:, output], np.sqrt(variance[:, output]), weights))
     return np.concatenate(means), np.concatenate(parts, axis=1)
 
 
-def _mixture_quantiles(probabilities: np.ndarray, mean: np.ndarray, scale: np.ndarray) -> np.ndarray:
-    """Quantiles (p, n) of equal mixtures of Gaussians, with means and deviations (S, n)."""
+def _mixture_quantiles(
+    probabilities: np.ndarray, mean: np.ndarray, scale: np.ndarray, weights: np.ndarray
+) -> np.ndarray:
+    """Quantiles (p, n) of mixtures of Gaussians, with means and deviations (S, n) and weights (S,)."""
     if not scale.any():  # draws of explicit weights, whose f is known
-        return np.quantile(mean, probabilities, axis=0)
+        return np.quantile(mean, probabilities, axis=0, weights=weights, method="inverted_cdf")
+    scale = np.maximum(scale, KNOWN * scale.max(axis=0))
     # By symmetry an upper quantile is a lower one, whose small probability is not 1 less something.
     return np.stack(
-        [lower_quantile(p, mean, scale) if p < 0.5 else -lower_quantile(1 - p, -mean, scale) for p in probabilities]
+        [
+            lower_quantile(p, mean, scale, weights) if p < 0.5 else -lower_quantile(1 - p, -mean, scale, weights)
+            for p in probabilities
+        ]
     )

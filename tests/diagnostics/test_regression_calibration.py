@@ -127,6 +127,30 @@ def test_quantiles_between_distant_modes_and_far_from_zero():
     np.testing.assert_allclose(scores["interval_width"], [(1e5 + 2 * norm.ppf(0.75)) / 2], rtol=1e-9)
 
 
+@pytest.mark.parametrize("max_memory", [1e9, 1200])
+def test_averaged_predictions_are_the_mixture_of_all_draws(rng, max_memory):
+    """Three quarters of one model are its draws, thrice as many as those of the other."""
+    (first, first_f, first_noise), (second, second_f, second_noise) = (random_mixture(rng, 3, 20) for _ in range(2))
+    y = rng.normal(0, 2, 20)
+    mixed = sgp.average_predictions(
+        [
+            prediction_of(first, first_f, first_noise, max_memory=max_memory),
+            prediction_of(second, second_f, second_noise),
+        ],
+        [0.75, 0.25],
+    )
+    repeated = [
+        np.concatenate([*[a] * 3, b]) for a, b in ((first, second), (first_f, second_f), (first_noise, second_noise))
+    ]
+    found, expected = calibrate_regression(mixed, y), calibrate_regression(prediction_of(*repeated), y)
+    xr.testing.assert_allclose(found, expected, rtol=1e-7)  # quantiles are found to 1e-8
+    np.testing.assert_allclose(mixed.log_density(y), expected["log_density"], rtol=1e-12)
+    np.testing.assert_allclose(mixed.mean, prediction_of(*repeated).mean, rtol=1e-12)
+    alone = sgp.average_predictions([prediction_of(first, first_f, first_noise)] * 2, [0.0, 1.0])
+    own = calibrate_regression(prediction_of(first, first_f, first_noise), y)
+    xr.testing.assert_allclose(calibrate_regression(alone, y), own, rtol=1e-7)
+
+
 @pytest.fixture
 def calibrated(rng):
     """A mixture (means, deviations of f, noise) of a thousand rows, and observations of it."""

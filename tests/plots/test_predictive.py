@@ -117,6 +117,30 @@ def test_explicit_weights_and_several_outputs(rng):
         plot_predictive(prediction, [[0.0], [2.0]])
 
 
+def test_averaged_predictions(rng):
+    """Beside draws of a weight that is known, draws of one that is not: quantiles of the mixture of both."""
+
+    def known(stats):
+        sgp.observe_weights("y", stats, numpyro.sample("w", dist.Normal(0.0, 1.0).expand([1]).to_event(1)), 0.5)
+
+    def unknown(stats):
+        sgp.observe("y", stats, sgp.DiagonalPrior(1.0), numpyro.sample("noise_scale", dist.HalfNormal()))
+
+    X = np.ones((4, 1))
+    stats = sgp.sufficient_statistics(sgp.LinearBasis(1, bias=False), X, np.zeros(4))
+    parts = [
+        sgp.predict(known, {"w": jnp.array([[-1.0], [3.0]])}, stats, X[:1]),
+        sgp.predict(unknown, {"noise_scale": jnp.array([2.0])}, stats, X[:1]),
+    ]
+    ax = plot_predictive(sgp.average_predictions(parts), X[:1], levels=[0.6], noise=False)
+    # A quarter at -1, a quarter at 3, half a normal of variance (4/2² + 1)⁻¹.
+    cdf = lambda x: 0.25 * (x >= -1) + 0.25 * (x >= 3) + 0.5 * norm.cdf(x, 0, 0.5**0.5)  # noqa: E731
+    _, low, high = band(ax, "60% of f")
+    assert low.item() == pytest.approx(-1, abs=1e-5) and cdf(-1 - 1e-9) < 0.2 < cdf(-1)
+    assert high.item() == pytest.approx(3, abs=1e-5) and cdf(3 - 1e-9) < 0.8 < cdf(3)
+    assert ax.lines[0].get_ydata().item() == pytest.approx(0.5)
+
+
 def test_discrete_weights(fitted):
     X, _, _, stats = fitted
     probabilities = np.array([[[0.1, 0.2, 0.7], [0.3, 0.6, 0.1]]])

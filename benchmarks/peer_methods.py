@@ -165,8 +165,9 @@ def numpyro_hsgp(split: Split) -> Moments:
         noise = numpyro.sample("noise", dist.LogNormal(jnp.log(0.3), 1.5))
         density = diag_spectral_density_squared_exponential(amplitude**2, lengthscale, boundary, [per_input] * d, d)
         z = numpyro.sample("z", dist.Normal().expand([Phi.shape[1]]).to_event(1))
-        numpyro.deterministic("f", Phi @ (jnp.sqrt(density) * z))
-        numpyro.sample("y", dist.Normal(Phi @ (jnp.sqrt(density) * z), noise), obs=y)
+        # Densities underflow at high frequencies, and the gradient of the root is not finite at zero.
+        f = numpyro.deterministic("f", Phi @ (jnp.sqrt(jnp.maximum(density, 1e-30)) * z))
+        numpyro.sample("y", dist.Normal(f, noise), obs=y)
 
     guide = AutoNormal(model)
     svi = SVI(model, guide, numpyro.optim.Adam(0.01), Trace_ELBO())

@@ -81,15 +81,23 @@ def draw(rows: list[dict[str, Any]], path: Path) -> None:
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
+    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
-    sets = list(dict.fromkeys(row["set"] for row in rows))
-    figure, axes = plt.subplots(1, len(sets), figsize=(5 * len(sets), 4), layout="constrained", squeeze=False)
+    sets, methods = (list(dict.fromkeys(row[by] for row in rows)) for by in ("set", "method"))
+    figure, axes = plt.subplots(1, len(sets), figsize=(4 * len(sets) + 2, 4), layout="constrained", squeeze=False)
     for ax, name in zip(axes[0], sets, strict=True):
         for row in (row for row in rows if row["set"] == name):
-            ax.semilogx(row["seconds"], row["log_density"], "o", color="C3" if "ppl" in row["method"] else "C0")
-            ax.annotate(row["method"], (row["seconds"], row["log_density"]), (4, 4), textcoords="offset points")
+            ours, index = row["method"].startswith("ppl_sgp"), methods.index(row["method"])
+            marker, color = "*" if ours else "osD^vPX"[index % 7], f"C{index % 10}"
+            ax.semilogx(
+                row["seconds"], row["log_density"], marker, ms=12 if ours else 7, color=color, label=row["method"]
+            )
         ax.set(title=name, xlabel="seconds", ylabel="mean log density of test rows")
-        ax.margins(0.25)
+        ax.margins(0.1)
+        ax.xaxis.set(major_locator=LogLocator(subs=(1, 3)), major_formatter=StrMethodFormatter("{x:g}"))
+        ax.xaxis.set_minor_formatter(NullFormatter())
+    of_methods = {label: each for ax in axes[0] for each, label in zip(*ax.get_legend_handles_labels(), strict=True)}
+    figure.legend(of_methods.values(), of_methods.keys(), loc="outside right upper", frameon=False)
     figure.savefig(path, dpi=150)
 
 

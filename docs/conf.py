@@ -29,6 +29,7 @@ extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.doctest"]  # the last
 exclude_patterns = ["_build"]
 html_theme = "furo"
 html_title = project
+html_show_copyright = False
 highlight_language = "none"
 nitpicky = True  # a reference that leads nowhere is a warning
 nitpick_ignore = [  # what docstrings mention and users do not import

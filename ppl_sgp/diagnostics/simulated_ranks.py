@@ -46,13 +46,14 @@ def simulated_ranks(
     starts = range(0, count, part)
     keys = jax.random.split(key, count)
     truths, projections = jax.tree.map(jnp.asarray, (truths, projections))
+    chains = _chains(model, kernel, site, settings)
     done: list[tuple[dict[str, Any], Any]] = []
     try:
         with tqdm(total=count, disable=None if progress is None else not progress, unit="simulation") as bar:
             for start in starts:
                 # The last part is filled up with the first simulations, so that one program does for all.
                 arguments = _rows((keys, truths, projections), np.arange(start, start + part) % count)
-                below = _chains(model, kernel, site, settings, statistics, *arguments)
+                below = chains(statistics, *arguments)
                 done.append(_rows(jax.tree.map(np.asarray, below), np.arange(min(part, count - start))))
                 bar.update(len(done[-1][1]))
     except KeyboardInterrupt:
@@ -72,12 +73,14 @@ def _rows(tree: Any, rows: np.ndarray) -> Any:
     return jax.tree.map(lambda leaf: leaf[rows], tree)
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1, 2, 3))
-def _chains(model, kernel, site, settings, statistics, keys, truths, projections):
-    """Ranks and divergences of one chain for each truth, one after the other in one program."""
+def _chains(model, kernel, site, settings):
+    """A program for ranks and divergences of one chain for each truth, one after the other.
+
+    Compiled for each study: a model may read values of its module that have changed since the last one.
+    """
     num_warmup, num_draws, thinning = settings
 
-    def one(arguments):
+    def one(statistics, arguments):
         key, truth, projection = arguments
         if kernel is None:
             state, sample, values = _nuts(model, site, num_warmup, statistics, key, truth, projection)
@@ -97,7 +100,7 @@ def _chains(model, kernel, site, settings, statistics, keys, truths, projections
         keys = dict(zip(truth, jax.random.split(jax.random.fold_in(key, 1), len(truth)), strict=True))
         return {name: _rank(keys[name], draws[name], value) for name, value in truth.items()}, jnp.sum(diverging)
 
-    return jax.lax.map(one, (keys, truths, projections))
+    return jax.jit(lambda statistics, *arguments: jax.lax.map(functools.partial(one, statistics), arguments))
 
 
 def _rank(key, draws, value):

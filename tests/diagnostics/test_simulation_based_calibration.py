@@ -122,19 +122,44 @@ def test_data_and_their_repetition_compress_as_rows_twice(rng, rotated):
 def test_an_interrupted_study_keeps_what_is_done(statistics, monkeypatch):
     original, calls = simulated_ranks._chains, []
 
-    def chains(*arguments):
-        calls.append(arguments)
-        if len(calls) == 3:
-            raise KeyboardInterrupt
-        return original(*arguments)
+    def interrupted(*settings):
+        program = original(*settings)
 
-    monkeypatch.setattr(simulated_ranks, "_chains", chains)
+        def chains(*arguments):
+            calls.append(arguments)
+            if len(calls) == 3:
+                raise KeyboardInterrupt
+            return program(*arguments)
+
+        return chains
+
+    monkeypatch.setattr(simulated_ranks, "_chains", interrupted)
     with pytest.warns(UserWarning, match="Interrupted: ranks of 8 of 80"):
         ranks = sgp.simulation_based_calibration(model, statistics, jax.random.key(0), 80, **SHORT)
     assert ranks.sizes["simulation"] == 8
     calls[:] = [None, None]
     with pytest.raises(KeyboardInterrupt):
         sgp.simulation_based_calibration(model, statistics, jax.random.key(0), 80, **SHORT)
+
+
+def test_values_that_a_model_reads_may_change_between_studies(statistics):
+    read = {"scale": 1.0}
+
+    def reads(stats):
+        noise_scale = numpyro.sample("noise_scale", dist.LogNormal(-1.0, 0.5))
+        sgp.observe("y", stats, sgp.DiagonalPrior(read["scale"] * jnp.ones(2)), noise_scale)
+
+    def study():
+        return sgp.simulation_based_calibration(
+            reads, statistics, jax.random.key(0), 20, num_warmup=20, num_draws=9, thinning=1
+        )["noise_scale"].values
+
+    first = study()
+    read["scale"] = 10.0
+    second = study()
+    jax.clear_caches()
+    np.testing.assert_array_equal(second, study())
+    assert np.any(first != second)
 
 
 def test_uniformity_of_known_ranks():

@@ -148,8 +148,8 @@ for kernel in (sgp.SquaredExponential, sgp.Matern32):
     print(sgp.report(mcmc, stats), "\n")
 
 # %% [markdown]
-# The report points at features that the data use up, which happens with little noise as well as with few
-# features. The kernel error decides: it is close to nothing, so more features would change nothing.
+# The kernel error says whether features suffice: it is close to nothing, so more of them would change nothing. That
+# the data use up most of those there are comes from little noise; the report, which knows the kernel, is silent.
 #
 # Leave-one-out asks which kernel predicts single months better, the marginal likelihood which one, with its
 # hyper-priors, made the data as a whole more probable. Mind the

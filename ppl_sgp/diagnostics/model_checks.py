@@ -22,15 +22,20 @@ from ..bases.stack import StackedBasis
 from ..draws import map_sites
 from ..effective_share import FEW_FEATURES, effective_share
 from ..evidence import joint
+from ..models.basis_gp import BasisGP
 from ..models.hyperpriors import mean_excess
+from ..statistics.moments import Moments
 from ..statistics.statistics import SufficientStatistics
 from ..tracing import draw_once, is_improper, prior_draws
 from .finding import Finding
+from .kernel_error import relative_to
 
 #: Bases that stand for a kernel, the better the more features they have.
 APPROXIMATE = (CentredBasis, FourierBasis, GridEigenBasis, InterpolationBasis, LaplaceBasis, NystromBasis)
 #: Share of features that the data may use up (where a kernel on [0, 1] was resolved, random features used a third).
 MOST_USED = 0.6
+#: Relative error of a kernel that is known, at so many points, below which its features are not too few.
+KERNEL_ERROR, POINTS = 0.05, 100
 #: Posterior medians in a tail of the prior of this size contradict it.
 PRIOR_TAIL = 0.005
 #: Share of the entries of a site that may lie in such tails, as a few of many do.
@@ -51,15 +56,20 @@ def basis_findings(
     """Whether features suffice, and whether some of them are the same. O(m³) for each draw that is looked at."""
     step = max(1, len(next(iter(samples.values()))) // LOOKED_AT)
     thinned = {name: values[::step] for name, values in samples.items()}
-    m = statistics.num_features
+    m, basis = statistics.num_features, statistics.basis
+    points = _within(statistics.moments)
+    Phi = basis.host_features(points)
 
-    def look(fn: Any, _: Any) -> tuple[Any, Any, Any]:
+    def look(fn: Any, draw: dict[str, Any]) -> tuple[Any, ...]:
         if not hasattr(fn, "prior"):
-            return jnp.asarray(1.0), jnp.asarray(0.0), jnp.min(fn.noise_scale)
-        share = effective_share(statistics.basis, fn.prior.variance)
-        return share, jnp.max(_used(statistics, fn.prior, fn.noise_scale)), jnp.min(fn.noise_scale)
+            return jnp.asarray(1.0), jnp.asarray(0.0), jnp.min(fn.noise_scale), jnp.asarray(1.0)
+        error = jnp.asarray(1.0)
+        if isinstance(model, BasisGP):
+            error, _ = relative_to(model.kernel_at(draw, basis), fn.prior, points, Phi, fn.noise_scale.dtype)
+        used = jnp.max(_used(statistics, fn.prior, fn.noise_scale))
+        return effective_share(basis, fn.prior.variance), used, jnp.min(fn.noise_scale), error
 
-    share, used, noise = (np.asarray(part) for part in map_sites(look, model, thinned, statistics, site))
+    share, used, noise, error = (np.asarray(part) for part in map_sites(look, model, thinned, statistics, site))
     if np.median(share) < FEW_FEATURES:
         yield Finding(
             "few effective features",
@@ -68,7 +78,8 @@ def basis_findings(
             "Draw the basis closer to the posterior (a list of kernels in `FourierBasis.sample`), or use another: with "
             "many inputs features spread thin.",
         )
-    if _grows(statistics.basis) and np.median(used) > MOST_USED * m:
+    # Little noise lets the data use up a basis that has all of the kernel.
+    if _grows(basis) and np.median(used) > MOST_USED * m and np.median(error) > KERNEL_ERROR:
         yield Finding(
             "too few features",
             f"The data use {np.median(used):.1f} of {m} features: what they cannot represent counts as noise.",
@@ -82,6 +93,12 @@ def basis_findings(
             "If y is noisy, give the noise a prior that says so, and fewer features than rows.",
         )
     yield from _duplicates(statistics)
+
+
+def _within(moments: Moments) -> np.ndarray:
+    """Points within the ranges of the inputs, shape (POINTS, d)."""
+    low, high = (np.asarray(end, dtype=np.float64) for end in (moments.x_min, moments.x_max))
+    return low + (high - low) * np.random.default_rng(0).random((POINTS, len(low)))
 
 
 def _grows(basis: Basis) -> bool:

@@ -175,6 +175,18 @@ def test_features_used_up(rng, rotate):
     assert checks(Run(model, draws_of(log_noise=-3.0)), of_rows(Phi, y)) == []
 
 
+@pytest.mark.parametrize(("m", "expected"), [(24, []), (6, ["too few features"])])
+def test_a_basis_that_has_all_of_the_kernel_may_be_used_up(rng, m, expected):
+    """Noise of 0.003 lets 400 rows determine nearly all weights of either basis, but one of them is exact."""
+    X = rng.random((400, 1))
+    basis = sgp.LaplaceBasis.from_data(X, m, 1.5)
+    stats = sgp.sufficient_statistics(basis, X, np.sin(20 * X[:, 0]) + 3e-3 * rng.standard_normal(400))
+    fixed = sgp.models.basis_gp(lengthscale=0.15, amplitude=1.0, noise_scale=dist.LogNormal(np.log(3e-3), 1.0))
+    found = checks(Run(fixed, {"noise_scale": draws_of(log_noise=np.log(3e-3))["noise_scale"]}), stats)
+    error = sgp.kernel_error(fixed, {"noise_scale": np.full(1, 3e-3)}, stats, X[:100]).relative_error.item()
+    assert found == expected and (error < 0.05) == (not expected)
+
+
 @pytest.mark.parametrize(("lengthscale", "expected"), [(0.3, []), (3.0, ["few effective features"])])
 def test_random_features_are_counted_apart_from_what_stands_beside_them(rng, lengthscale, expected):
     """A line with a large prior variance takes nothing from the features of the kernel."""

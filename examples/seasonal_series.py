@@ -25,7 +25,7 @@ import ppl_sgp as sgp
 
 # %% tags=["parameters"]
 num_functions = 60
-num_draws = 300
+num_draws = 500
 num_chains = 4
 output = Path("examples-output")
 
@@ -149,23 +149,15 @@ print(f"RMSE {100 * float(scores['rmse']):.1f}%, mean log density {float(scores[
 # compare the 50% interval with the others, and see the rows that the report names.
 #
 # ## The components
-# A component is the sum of its own features times their weights, so it takes draws of the weights: one
-# for each draw of the hyperparameters. Trend, week and Saturdays each hold a constant, and the data know
-# only the sum of these; so the figure shows contrasts, the trend against its own mean over the year and the days of
-# the week against the mean of working days.
-
+# `predict` takes the `parts` of the stack that are wanted; draws with the same key are of the same weights, and may be
+# summed. Trend, week and Saturdays each hold a constant, and the data know only the sum of these; so the figure shows
+# contrasts, the trend against its own mean over the year and the days of the week against the mean of working days.
 
 # %%
-@jax.jit
-@jax.vmap
-def draw_weights(key, site):
-    return sgp.weight_posterior(stats, priors(stats, site), site["noise_scale"]).sample(key)
-
-
-weights = np.asarray(draw_weights(jax.random.split(jax.random.key(1), num_chains * num_draws), samples))
-ends = np.cumsum([part.num_features for part in bases.values()])
-weights_of = dict(zip(bases, np.split(weights, ends[:-1], axis=1), strict=True))
-component = {name: weights_of[name] @ part.host_features(X).T for name, part in bases.items()}
+component = {
+    name: sgp.predict(model, samples, stats, X, parts=i).sample(jax.random.key(1), num_chains * num_draws, noise=False)
+    for i, name in enumerate(bases)
+}
 total = np.exp(centre + sum(component.values()).mean(axis=0))
 
 weekday, names = date.dt.day_of_week.to_numpy(), ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"]
@@ -196,11 +188,14 @@ figure.savefig(output / "seasonal_components.png", dpi=150)
 
 # %% [markdown]
 # ## The holidays
-# The weights of the last basis are the effects themselves: changes in per cent of what the other
-# components give for that day. In the figure, effects whose 90% interval excludes zero are in bold.
+# The last basis at one indicator alone is an effect: a change in per cent of what the other components give for that
+# day. In the figure, effects whose 90% interval excludes zero are in bold.
 
 # %%
-effects = 100 * np.expm1(np.quantile(weights_of["holidays"], [0.05, 0.5, 0.95], axis=0)).T
+each_alone = np.column_stack([np.zeros((len(columns), 2)), np.eye(len(columns))])
+holidays_alone = sgp.predict(model, samples, stats, each_alone, parts=list(bases).index("holidays"))
+effects = holidays_alone.sample(jax.random.key(1), num_chains * num_draws, noise=False)
+effects = 100 * np.expm1(np.quantile(effects, [0.05, 0.5, 0.95], axis=0)).T
 index = pd.MultiIndex.from_tuples(columns, names=["holiday", "days after"])
 table = pd.DataFrame(effects, columns=["5%", "median", "95%"], index=index)
 sure = (table["5%"] > 0) | (table["95%"] < 0)

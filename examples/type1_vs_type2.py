@@ -30,7 +30,7 @@ num_rows = 12
 num_sets = 30  # small data sets
 num_particles = 5_000
 many_rows = 400
-num_draws = 500
+num_draws = 1000
 num_chains = 4
 output = Path("examples-output")
 

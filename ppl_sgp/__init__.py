@@ -48,7 +48,8 @@ from .kernels import (
     SquaredExponential,
 )
 from .latent import LatentGP, latent
-from .predict import Prediction, predict
+from .predict import predict
+from .prediction import Prediction
 from .primitives import observe, observe_weights
 from .priors import BlockPrior, DensePrior, DiagonalPrior, HouseholderPrior, KroneckerPrior, WeightPrior
 from .relevance.classification import RelevanceClassifier, fit_relevance_classifier

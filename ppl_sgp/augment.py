@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any
 
 import jax
@@ -15,6 +17,7 @@ from .bases.frozen_kernel import evaluate
 from .bases.rotated import RotatedBasis
 from .draws import Draws, KnownDraws, WeightDraws
 from .kernels import Kernel
+from .prediction import Prediction
 from .statistics.rows import validated
 
 
@@ -115,6 +118,53 @@ class NewCentres:
             cross += weighted.T @ self._draws.basis.host_features(self._X[part])
             product += self._y[part].T @ weighted
         return own, square, cross, product
+
+
+class AugmentedPrediction(Prediction):
+    """A posterior predictive with a feature more at each new row: see :class:`~ppl_sgp.Augmentation`."""
+
+    def __init__(
+        self,
+        draws: Draws | KnownDraws,
+        X_new: np.ndarray,
+        row_weights: np.ndarray,
+        one_output: bool,
+        max_memory: float,
+        centres: NewCentres,
+    ) -> None:
+        super().__init__(draws, X_new, row_weights, one_output, max_memory)
+        self._centres = centres
+
+    @cached_property
+    def mean(self) -> np.ndarray:
+        """Mean of f, and of y."""
+        return self._shaped(self._row_moments[0])
+
+    @cached_property
+    def variance(self) -> np.ndarray:
+        """Variance of f."""
+        return self._shaped(self._row_moments[1])
+
+    @cached_property
+    def _row_moments(self) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and variance of the mixture over draws, (q, n_new): the new features have no moments in common."""
+        means, variances = [], []
+        for _, mean, variance in self.components(noise=False):
+            means.append(mean.mean(axis=0))
+            variances.append(variance.mean(axis=0) + mean.var(axis=0))
+        return np.concatenate(means, axis=-1), np.concatenate(variances, axis=-1)
+
+    def _features_of(self, X_new: np.ndarray) -> np.ndarray:
+        with warnings.catch_warnings():  # of rows far from all centres, which the new features are for
+            warnings.filterwarnings("ignore", message="CentredBasis: .* lie far from all centres")
+            return super()._features_of(X_new)
+
+    def _pointwise(self, rows: slice, Phi: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        return self._centres.pointwise(self._X_new[rows], Phi)
+
+    def sample_draws(self, key: jax.Array, indices: np.ndarray, noise: bool = True) -> np.ndarray:
+        """Refused: each row is predicted by a model of its own."""
+        raise ValueError("An augmented prediction has no joint draws over rows; predict without `augment` for those.")
 
 
 def _products(draws: WeightDraws, Phi: np.ndarray, cross: np.ndarray) -> np.ndarray:

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 from scipy.special import logsumexp
 
-from .predict import Prediction, row_blocks
+from .prediction import Prediction, row_blocks
 
 
 def average_predictions(predictions: Sequence[Prediction], weights: Any = None) -> AveragedPrediction:

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import ndtr
 
 from ..draws import Draws
-from ..predict import gaussian_log_density
+from ..prediction import gaussian_log_density
 from ..statistics.rows import validated
 from ..statistics.statistics import SufficientStatistics
 from .arviz_compat import smoothed_log_weights

@@ -11,7 +11,7 @@ from scipy.special import erf, ndtr, ndtri
 
 from .. import _checks
 from ..averaging import AveragedPrediction
-from ..predict import Prediction, mixture_log_density
+from ..prediction import Prediction, mixture_log_density
 
 #: Pairs of draws that enter the CRPS, if there are more; but each draw is paired with at least so many others.
 PAIRS, PARTNERS = 20_000, 40

@@ -11,7 +11,7 @@ from .. import _checks
 from ..averaging import AveragedPrediction
 from ..diagnostics.regression_calibration import lower_quantile
 from ..direct.result import DiscretePrediction
-from ..predict import Prediction
+from ..prediction import Prediction
 from ._axes import NEUTRAL, axes, finite
 
 if TYPE_CHECKING:

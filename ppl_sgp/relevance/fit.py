@@ -11,7 +11,8 @@ from tqdm.auto import tqdm
 from .. import _checks
 from ..augment import Augmentation
 from ..draws import KnownDraws, WeightDraws
-from ..predict import Prediction, from_draws
+from ..predict import from_draws
+from ..prediction import Prediction
 from ..statistics.statistics import SufficientStatistics
 from .fixed_point import fixed_point
 from .problem import Problem, posterior

@@ -123,16 +123,8 @@ class NewCentres:
 class AugmentedPrediction(Prediction):
     """A posterior predictive with a feature more at each new row: see :class:`~ppl_sgp.Augmentation`."""
 
-    def __init__(
-        self,
-        draws: Draws | KnownDraws,
-        X_new: np.ndarray,
-        row_weights: np.ndarray,
-        one_output: bool,
-        max_memory: float,
-        centres: NewCentres,
-    ) -> None:
-        super().__init__(draws, X_new, row_weights, one_output, max_memory)
+    def __init__(self, *of_all: Any, centres: NewCentres) -> None:
+        super().__init__(*of_all)
         self._centres = centres
 
     @cached_property

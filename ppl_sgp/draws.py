@@ -138,7 +138,7 @@ class Draws:
             loc, factor, effective = fn.weights, jnp.zeros_like(fn.weights), jnp.asarray(1.0)
         else:
             loc, factor = posterior_factors(fn.statistics, fn.prior, fn.noise_scale)
-            effective = effective_share(self.basis, fn.prior.variance)
+            effective = effective_share(self.basis, fn.prior.log_variance)
         factor = jnp.broadcast_to(factor, (q, *factor.shape[loc.ndim - 1 :]))
         return jnp.broadcast_to(loc, (q, m)), factor, noise_scale, effective
 

@@ -10,26 +10,25 @@ from .bases.basis import Basis
 from .bases.columns import SelectedColumns
 from .bases.fourier import FourierBasis
 from .bases.stack import StackedBasis
+from .priors.prior import effective_number
 
 #: Draws keep fewer effective features than this share of m: the kernel is poorly approximated.
 FEW_FEATURES = 0.1
 
 
-def effective_share(basis: Basis, variance: jax.Array) -> jax.Array:
+def effective_share(basis: Basis, log_variance: jax.Array) -> jax.Array:
     """The least share of effective features, (Σγ)²/Σγ² over their number, of the random features of any kernel.
 
-    :param basis: the basis, of m features. Without random features, or where those have no variance, the share is 1.
-    :param variance: prior variances γ, shape ``batch + (m,)``; one for all features where its last axis has length one.
+    :param basis: the basis, of m features. Without random features the share is 1.
+    :param log_variance: of the prior variances γ, shape ``batch + (m,)``; (1,) if all weights share one.
     """
-    variance = jnp.broadcast_to(variance, (*jnp.shape(variance)[:-1], basis.num_features))
+    log_variance = jnp.broadcast_to(log_variance, (*log_variance.shape[:-1], basis.num_features))
     if isinstance(basis, SelectedColumns):
-        return effective_share(basis.basis, variance)
+        return effective_share(basis.basis, log_variance)
     if isinstance(basis, StackedBasis):
         ends = np.cumsum([part.num_features for part in basis.bases])[:-1]
-        pairs = zip(basis.bases, jnp.split(variance, ends, axis=-1), strict=True)
+        pairs = zip(basis.bases, jnp.split(log_variance, ends, axis=-1), strict=True)
         return jnp.min(jnp.stack([effective_share(part, own) for part, own in pairs]))
     if not isinstance(basis, FourierBasis):
-        return jnp.ones((), variance.dtype)
-    largest = jnp.max(variance, axis=-1, keepdims=True)
-    relative = jnp.where(largest > 0, variance / largest, 1)  # squares of variances underflow
-    return jnp.min(jnp.mean(relative, axis=-1) ** 2 / jnp.mean(relative**2, axis=-1))
+        return jnp.ones((), log_variance.dtype)
+    return jnp.min(effective_number(log_variance)) / basis.num_features

@@ -11,7 +11,6 @@ import numpy as np
 from .bases.basis import Basis
 from .bases.rotated import RotatedBasis
 from .bases.stack import StackedBasis
-from .draws import Draws, KnownDraws
 from .prediction import Prediction
 
 
@@ -21,17 +20,14 @@ class PartialPrediction(Prediction):
     :param kept: whether each feature of the stack belongs to these parts, shape (m,).
     """
 
-    def __init__(
-        self,
-        draws: Draws | KnownDraws,
-        X_new: np.ndarray,
-        row_weights: np.ndarray,
-        one_output: bool,
-        max_memory: float,
-        kept: np.ndarray,
-    ) -> None:
-        super().__init__(draws, X_new, row_weights, one_output, max_memory)
+    def __init__(self, *of_all: Any, kept: np.ndarray) -> None:
+        super().__init__(*of_all)
         self._kept = kept
+
+    @property
+    def noise_variance(self) -> Any:
+        """Refused: y is the sum of all parts and noise."""
+        _require_no_noise(True)
 
     def _features_of(self, X_new: np.ndarray) -> np.ndarray:
         return _features(self._draws.basis, X_new, self._kept)

@@ -65,7 +65,8 @@ def predict(
     if augment is not None:
         raise ValueError("predict: the feature that `augment` adds belongs to no part; pass `augment` or `parts`.")
     X_new, omega = prediction_inputs(X_new, row_weights, draws.basis.input_dim)
-    return PartialPrediction(draws, X_new, omega, one_output, max_memory, chosen_parts(statistics.basis, parts))
+    kept = chosen_parts(statistics.basis, parts)
+    return PartialPrediction(draws, X_new, omega, one_output, max_memory, kept=kept)
 
 
 def from_draws(
@@ -80,7 +81,8 @@ def from_draws(
     X_new, omega = prediction_inputs(X_new, row_weights, draws.basis.input_dim)
     if augment is None:
         return Prediction(draws, X_new, omega, one_output, max_memory)
-    return AugmentedPrediction(draws, X_new, omega, one_output, max_memory, NewCentres(augment, draws, max_memory))
+    centres = NewCentres(augment, draws, max_memory)
+    return AugmentedPrediction(draws, X_new, omega, one_output, max_memory, centres=centres)
 
 
 def prediction_inputs(X_new: Any, row_weights: Any, input_dim: int) -> tuple[np.ndarray, np.ndarray]:

@@ -230,6 +230,23 @@ def test_one_scale_shared_by_all_features_lets_all_of_them_carry_weight(problem,
     assert np.isfinite(sgp.predict(shared, each, problem[2], [[0.5]]).mean).all()
 
 
+@pytest.mark.parametrize("blocks", [False, True])
+def test_variances_that_all_underflow_are_few_effective_features_too(problem, draws, blocks):
+    """Of a kernel far from that of the basis: their logarithms still say which of them is the largest."""
+    X, y, _ = problem
+    far = sgp.FourierBasis.sample(jax.random.key(0), sgp.SquaredExponential(0.05), 60, 1)
+    basis = sgp.stack(far, sgp.LinearBasis(1))
+    stats = sgp.sufficient_statistics(basis, X, y)
+
+    def underflows(stats):
+        of_kernel = sgp.DiagonalPrior.from_log_scale(-1000.0 - 10.0 * np.arange(60.0))
+        line = sgp.DensePrior(np.eye(2)) if blocks else sgp.DiagonalPrior(np.ones(2))
+        sgp.observe("y", stats, sgp.stack(of_kernel, line), numpyro.sample("noise_scale", dist.LogNormal()))
+
+    with pytest.warns(UserWarning, match=r"at most 1\.7% of the Fourier features"):
+        _ = sgp.predict(underflows, {"noise_scale": draws["noise_scale"]}, stats, X).mean
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import xarray as xr
@@ -15,7 +14,6 @@ from ..distributions.sparse_gp import SparseGP
 from ..draws import map_sites
 from ..kernels import Kernel
 from ..models.basis_gp import BasisGP
-from ..priors.prior import WeightPrior
 from ..statistics.statistics import SufficientStatistics
 
 
@@ -77,19 +75,15 @@ def kernel_error(
     def evaluate(fn, draw):
         if not isinstance(fn, SparseGP):
             raise ValueError("kernel_error: the model keeps its weights, so it has draws of functions, not of kernels.")
+        dtype = fn.noise_scale.dtype
         exact = kernel(draw)
         if not isinstance(exact, Kernel):
             raise ValueError(f"kernel_error: `kernel` must return a kernel; got {type(exact).__name__}.")
-        return relative_to(exact, fn.prior, points, Phi, fn.noise_scale.dtype)
+        features, at = jnp.asarray(Phi, dtype), jnp.asarray(points, dtype)
+        K, implied = exact(at), features @ fn.prior.apply(features.T)
+        return jnp.linalg.norm(implied - K) / jnp.linalg.norm(K), jnp.trace(implied) / jnp.trace(K)
 
     error, ratio = map(np.asarray, map_sites(evaluate, model, samples, statistics, site))
     return xr.Dataset(
         {"relative_error": ("draw", error), "variance_ratio": ("draw", ratio)}, {"draw": np.arange(len(error))}
     )
-
-
-def relative_to(exact: Kernel, prior: WeightPrior, points: Any, Phi: Any, dtype: Any) -> tuple[jax.Array, jax.Array]:
-    """Relative error of the covariance at points (k, d) with features (k, m), and its trace by the exact one."""
-    features, at = jnp.asarray(Phi, dtype), jnp.asarray(points, dtype)
-    K, implied = exact(at), features @ prior.apply(features.T)
-    return jnp.linalg.norm(implied - K) / jnp.linalg.norm(K), jnp.trace(implied) / jnp.trace(K)

@@ -24,11 +24,10 @@ from ..effective_share import FEW_FEATURES, effective_share
 from ..evidence import joint
 from ..models.basis_gp import BasisGP
 from ..models.hyperpriors import mean_excess
-from ..statistics.moments import Moments
 from ..statistics.statistics import SufficientStatistics
 from ..tracing import draw_once, is_improper, prior_draws
 from .finding import Finding
-from .kernel_error import relative_to
+from .kernel_error import kernel_error
 
 #: Bases that stand for a kernel, the better the more features they have.
 APPROXIMATE = (CentredBasis, FourierBasis, GridEigenBasis, InterpolationBasis, LaplaceBasis, NystromBasis)
@@ -56,20 +55,15 @@ def basis_findings(
     """Whether features suffice, and whether some of them are the same. O(m³) for each draw that is looked at."""
     step = max(1, len(next(iter(samples.values()))) // LOOKED_AT)
     thinned = {name: values[::step] for name, values in samples.items()}
-    m, basis = statistics.num_features, statistics.basis
-    points = _within(statistics.moments)
-    Phi = basis.host_features(points)
+    m = statistics.num_features
 
-    def look(fn: Any, draw: dict[str, Any]) -> tuple[Any, ...]:
+    def look(fn: Any, _: Any) -> tuple[Any, Any, Any]:
         if not hasattr(fn, "prior"):
-            return jnp.asarray(1.0), jnp.asarray(0.0), jnp.min(fn.noise_scale), jnp.asarray(1.0)
-        error = jnp.asarray(1.0)
-        if isinstance(model, BasisGP):
-            error, _ = relative_to(model.kernel_at(draw, basis), fn.prior, points, Phi, fn.noise_scale.dtype)
-        used = jnp.max(_used(statistics, fn.prior, fn.noise_scale))
-        return effective_share(basis, fn.prior.variance), used, jnp.min(fn.noise_scale), error
+            return jnp.asarray(1.0), jnp.asarray(0.0), jnp.min(fn.noise_scale)
+        share = effective_share(statistics.basis, fn.prior.log_variance)
+        return share, jnp.max(_used(statistics, fn.prior, fn.noise_scale)), jnp.min(fn.noise_scale)
 
-    share, used, noise, error = (np.asarray(part) for part in map_sites(look, model, thinned, statistics, site))
+    share, used, noise = (np.asarray(part) for part in map_sites(look, model, thinned, statistics, site))
     if np.median(share) < FEW_FEATURES:
         yield Finding(
             "few effective features",
@@ -78,8 +72,8 @@ def basis_findings(
             "Draw the basis closer to the posterior (a list of kernels in `FourierBasis.sample`), or use another: with "
             "many inputs features spread thin.",
         )
-    # Little noise lets the data use up a basis that has all of the kernel.
-    if _grows(basis) and np.median(used) > MOST_USED * m and np.median(error) > KERNEL_ERROR:
+    used_up = _grows(statistics.basis) and np.median(used) > MOST_USED * m
+    if used_up and not _has_its_kernel(model, thinned, statistics, site):
         yield Finding(
             "too few features",
             f"The data use {np.median(used):.1f} of {m} features: what they cannot represent counts as noise.",
@@ -95,10 +89,16 @@ def basis_findings(
     yield from _duplicates(statistics)
 
 
-def _within(moments: Moments) -> np.ndarray:
-    """Points within the ranges of the inputs, shape (POINTS, d)."""
-    low, high = (np.asarray(end, dtype=np.float64) for end in (moments.x_min, moments.x_max))
-    return low + (high - low) * np.random.default_rng(0).random((POINTS, len(low)))
+def _has_its_kernel(
+    model: Callable[..., Any], samples: dict[str, np.ndarray], statistics: SufficientStatistics, site: str | None
+) -> bool:
+    """Whether the features are known to have all of the kernel: little noise lets the data use up these, too."""
+    if not isinstance(model, BasisGP):
+        return False
+    low, high = statistics.moments.x_min, statistics.moments.x_max
+    points = low + (high - low) * np.random.default_rng(0).random((POINTS, len(low)))
+    error = kernel_error(model, samples, statistics, points, site=site)["relative_error"]
+    return bool(np.median(error) < KERNEL_ERROR)
 
 
 def _grows(basis: Basis) -> bool:

@@ -57,8 +57,16 @@ class BlockPrior(WeightPrior):
     @property
     def variance(self) -> jax.Array:
         """Prior variances of the weights, shape (m,)."""
-        parts = zip(self.blocks, self._sizes, strict=True)
-        return jnp.concatenate([jnp.broadcast_to(block.variance, (size,)) for block, size in parts])
+        return self._joined([block.variance for block in self.blocks])
+
+    @property
+    def log_variance(self) -> jax.Array:
+        """Logarithms of the prior variances, shape (m,)."""
+        return self._joined([block.log_variance for block in self.blocks])
+
+    def _joined(self, of_blocks: list[jax.Array]) -> jax.Array:
+        parts = zip(of_blocks, self._sizes, strict=True)
+        return jnp.concatenate([jnp.broadcast_to(values, (size,)) for values, size in parts])
 
     def apply(self, vectors: Any) -> jax.Array:
         """``Cv`` for each column of ``vectors`` (m, k), block by block."""

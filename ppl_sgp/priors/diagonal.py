@@ -82,18 +82,15 @@ class DiagonalPrior(WeightPrior):
         return jnp.exp(2 * self.log_scale)
 
     @property
+    def log_variance(self) -> jax.Array:
+        """Logarithms of the prior variances, shape ``batch + (m,)``; (1,) if all weights share one."""
+        return 2 * jnp.atleast_1d(self.log_scale)
+
+    @property
     def batch_shape(self) -> tuple[int, ...]:
         """Shape of a batch of priors; ``()`` for one."""
         mean_shape = () if self.mean is None else jnp.shape(self.mean)[:-1]
         return jnp.broadcast_shapes(jnp.shape(self.log_scale)[:-1], mean_shape)
-
-    @property
-    def effective_features(self) -> jax.Array:
-        """``(Σγ)²/Σγ²`` of the prior variances γ: m if all weights matter alike, near 1 if one dominates."""
-        log_scale = jnp.atleast_1d(self.log_scale)
-        largest = jax.lax.stop_gradient(jnp.max(log_scale, axis=-1, keepdims=True))
-        relative = jnp.exp(2 * (log_scale - largest))
-        return jnp.sum(relative, axis=-1) ** 2 / jnp.sum(relative**2, axis=-1)
 
     def apply(self, vectors: Any) -> jax.Array:
         """``Cv`` for each column of ``vectors`` (m, k), for a single prior."""

@@ -33,6 +33,11 @@ class WeightPrior(abc.ABC):
         return ()
 
     @property
+    def log_variance(self) -> jax.Array:
+        """Logarithms of the prior variances, shape ``batch + (m,)``."""
+        return jnp.log(self.variance)
+
+    @property
     @abc.abstractmethod
     def variance(self) -> jax.Array:
         """Prior variances of the weights, shape ``batch + (m,)``."""
@@ -53,8 +58,7 @@ class WeightPrior(abc.ABC):
     @property
     def effective_features(self) -> jax.Array:
         """``(Σγ)²/Σγ²`` of the prior variances γ: m if all weights matter alike, near 1 if one dominates."""
-        variance = self.variance / jax.lax.stop_gradient(jnp.max(self.variance, axis=-1, keepdims=True))
-        return jnp.sum(variance, axis=-1) ** 2 / jnp.sum(variance**2, axis=-1)
+        return effective_number(self.log_variance)
 
     def distribution(self) -> dist.Distribution:
         """The prior as a NumPyro distribution over w, for models that keep their weights.
@@ -69,6 +73,13 @@ class WeightPrior(abc.ABC):
             )
         mean = jnp.zeros(len(factor), factor.dtype) if self.mean is None else self.mean
         return dist.MultivariateNormal(mean, scale_tril=factor)
+
+
+def effective_number(log_variance: jax.Array) -> jax.Array:
+    """``(Σγ)²/Σγ²`` over the last axis, of positive γ given by their logarithms, which underflow later than they do."""
+    largest = jax.lax.stop_gradient(jnp.max(log_variance, axis=-1, keepdims=True))
+    relative = jnp.exp(log_variance - largest)
+    return jnp.sum(relative, axis=-1) ** 2 / jnp.sum(relative**2, axis=-1)
 
 
 def checked_mean(mean: Any, num_weights: int, owner: str) -> jax.Array | None:

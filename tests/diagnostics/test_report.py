@@ -175,6 +175,20 @@ def test_features_used_up(rng, rotate):
     assert checks(Run(model, draws_of(log_noise=-3.0)), of_rows(Phi, y)) == []
 
 
+def test_features_of_ones_own_are_not_asked_for_where_no_rows_are(rng):
+    """Codes of categories, between which there is nothing."""
+
+    def indicators(X):
+        if isinstance(X, np.ndarray) and (X != np.round(X)).any():
+            raise ValueError("no such category")
+        return 1.0 * (X == np.arange(6))
+
+    X = rng.integers(0, 6, (200, 1)).astype(float)
+    y = rng.standard_normal(6)[X[:, 0].astype(int)] + np.exp(-1) * rng.standard_normal(200)
+    stats = sgp.sufficient_statistics(sgp.CallableBasis(indicators, 6, input_dim=1), X, y)
+    assert checks(Run(model, draws_of()), stats) == []
+
+
 @pytest.mark.parametrize(("m", "expected"), [(24, []), (6, ["too few features"])])
 def test_a_basis_that_has_all_of_the_kernel_may_be_used_up(rng, m, expected):
     """Noise of 0.003 lets 400 rows determine nearly all weights of either basis, but one of them is exact."""

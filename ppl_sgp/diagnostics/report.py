@@ -55,8 +55,9 @@ def report(
     """List what is wrong with a run in plain words, each with a remedy.
 
     Checks chains (R-hat at most 1.01, 400 effective draws, divergences, E-BFMI at least 0.3, tree depth), the basis
-    (effective features, features used up by the data, duplicates, interpolation), the priors (medians in their tails, a
-    large mean of y), and, if given, leave-one-out (Pareto k of the rows ``X``, ``y``) and the domain of ``X_new``.
+    (effective features; features used up by the data, unless the model knows its kernel and they have all of it;
+    duplicates; interpolation), the priors (medians in their tails, a large mean of y), and, if given, leave-one-out
+    (Pareto k of the rows ``X``, ``y``) and the domain of ``X_new``.
     O(m³) for each of 50 draws; with ``X`` and ``y``, O(m²) a row and draw.
 
     :param mcmc: a NumPyro ``MCMC`` after ``run(key, statistics, extra_fields=sgp.EXTRA_FIELDS)``.

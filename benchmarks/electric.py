@@ -26,7 +26,7 @@ from scipy.special import ndtri
 from uci_protocol import exact_gp_hyperparameters
 
 import ppl_sgp as sgp
-from ppl_sgp.scales import log_normal_by_mode
+from ppl_sgp.kernels.hyperprior_scales import log_normal_by_mode
 
 PREDICTED_DRAWS = 100  # thinned from the chains
 

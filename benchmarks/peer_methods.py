@@ -35,7 +35,7 @@ def reweighted(split: Split, type_one: bool) -> Moments:
     from uci_protocol import exact_gp_hyperparameters
 
     import ppl_sgp as sgp
-    from ppl_sgp.scales import log_normal_by_mode
+    from ppl_sgp.kernels.hyperprior_scales import log_normal_by_mode
 
     rows = np.random.default_rng(0).permutation(len(split.X))[:1000]
     lower, upper = split.X.min(axis=0), split.X.max(axis=0)

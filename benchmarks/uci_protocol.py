@@ -19,7 +19,7 @@ from numpyro.infer import MCMC, NUTS
 from scipy.optimize import minimize
 
 import ppl_sgp as sgp
-from ppl_sgp.scales import log_normal_by_mode
+from ppl_sgp.kernels.hyperprior_scales import log_normal_by_mode
 
 WAYS = ("rotated", "marginal", "kept")
 GRID_POINTS = 10

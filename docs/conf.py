@@ -34,7 +34,7 @@ highlight_language = "none"
 nitpicky = True  # a reference that leads nowhere is a warning
 nitpick_ignore = [  # what docstrings mention and users do not import
     ("py:class", "ppl_sgp.statistics.moments.Moments"),
-    ("py:func", "ppl_sgp.scales.lengthscale_prior"),
+    ("py:func", "ppl_sgp.kernels.hyperprior_scales.lengthscale_prior"),
     ("py:meth", "_features"),
     ("py:attr", "elbo_trace"),
 ]

@@ -1,8 +1,6 @@
 """Sparse Gaussian-process priors for NumPyro: compress rows once, then sample at a cost independent of their number."""
 
 from . import direct, models, plots
-from .augment import Augmentation
-from .averaging import AveragedPrediction, average_predictions
 from .bases.basis import Basis
 from .bases.centred import CentredBasis
 from .bases.columns import SelectedColumns
@@ -17,24 +15,18 @@ from .bases.polynomial import PolynomialBasis
 from .bases.rotated import RotatedBasis
 from .bases.stack import StackedBasis, stack
 from .bases.user import CallableBasis
-from .continuation import continue_with
 from .diagnostics.classification_calibration import calibrate_classification, predictive_entropy
 from .diagnostics.kernel_draws import kernel_draws
 from .diagnostics.kernel_error import kernel_error
-from .diagnostics.leave_one_out import leave_one_out
 from .diagnostics.marginal_likelihood import MarginalLikelihood, log_marginal_likelihood
 from .diagnostics.regression_calibration import calibrate_regression
 from .diagnostics.relevance_summary import relevance_summary
 from .diagnostics.report import Report, report
 from .diagnostics.simulation_based_calibration import posterior_sbc, rank_uniformity, simulation_based_calibration
-from .diagnostics.to_arviz import EXTRA_FIELDS, to_arviz
-from .distributions.compressed_normal import CompressedNormal
-from .distributions.discrete_relaxation import DiscreteRelaxation
-from .distributions.sparse_gp import SparseGP
-from .distributions.weight_posterior import weight_posterior
 from .evidence import evidence_cost, log_evidence
-from .fit import EvidenceFit, fit_evidence
-from .gibbs import StatisticsGibbs
+from .inference.continuation import continue_with
+from .inference.evidence_fit import EvidenceFit, fit_evidence
+from .inference.gibbs import StatisticsGibbs
 from .kernels import (
     ArcCosine,
     Kernel,
@@ -47,17 +39,25 @@ from .kernels import (
     RationalQuadratic,
     SquaredExponential,
 )
-from .latent import LatentGP, latent
-from .predict import predict
-from .prediction import Prediction
-from .primitives import observe, observe_weights
+from .posteriors.augmentation import Augmentation
+from .posteriors.averaging import AveragedPrediction, average_predictions
+from .posteriors.leave_one_out import leave_one_out
+from .posteriors.predict import predict
+from .posteriors.prediction import Prediction
+from .posteriors.to_arviz import EXTRA_FIELDS, to_arviz
+from .posteriors.weight_posterior import weight_posterior
 from .priors import BlockPrior, DensePrior, DiagonalPrior, HouseholderPrior, KroneckerPrior, WeightPrior
 from .relevance.classification import RelevanceClassifier, fit_relevance_classifier
 from .relevance.fit import RelevanceVectors, fit_relevance_vectors
+from .sites.compressed_normal import CompressedNormal
+from .sites.discrete_relaxation import DiscreteRelaxation
+from .sites.latent import LatentGP, latent
+from .sites.observe import observe, observe_weights
+from .sites.sparse_gp import SparseGP
+from .sites.whitening import whitened_weights
 from .statistics.from_data import ChunkError, sufficient_statistics
 from .statistics.sources import TableChunks, table_chunks
 from .statistics.statistics import SufficientStatistics
-from .whitening import whitened_weights
 
 __all__ = [
     "EXTRA_FIELDS",

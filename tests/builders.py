@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 import ppl_sgp as sgp
-from ppl_sgp._pytree import pytree_dataclass, static
+from ppl_sgp._internal.pytree import pytree_dataclass, static
 
 X64 = jax.config.jax_enable_x64
 

@@ -10,8 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .. import _checks
-from .._batching import full_precision
+from .._internal import checks
+from .._internal.batching import full_precision
 from ..kernels import Kernel
 from ..priors import WeightPrior
 
@@ -64,11 +64,11 @@ class Basis(abc.ABC):
         :return: features, shape (n, m). Row i depends on row i of ``X`` alone.
         :raises ValueError: if ``X`` has the wrong shape.
         """
-        _checks.inputs_matrix(X, self.input_dim, type(self).__name__)
+        checks.inputs_matrix(X, self.input_dim, type(self).__name__)
         X = jnp.asarray(X)
         self._check_domain(X)
         with full_precision():
-            return self._features(X.astype(_checks.common_dtype(X)), jnp)
+            return self._features(X.astype(checks.common_dtype(X)), jnp)
 
     def fill_features(self, X: np.ndarray, out: np.ndarray, single: bool = False) -> None:
         """Write :meth:`host_features` of valid inputs into memory that is there, float64, shape (n, m).
@@ -84,7 +84,7 @@ class Basis(abc.ABC):
         :return: features, shape (n, m).
         :raises ValueError: if ``X`` has the wrong shape.
         """
-        _checks.inputs_matrix(X, self.input_dim, type(self).__name__)
+        checks.inputs_matrix(X, self.input_dim, type(self).__name__)
         X = np.asarray(X, dtype=np.float64)
         self._check_domain(X)
         return self._features(X, np)

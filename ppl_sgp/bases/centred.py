@@ -16,8 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.cluster.vq import kmeans2
 
-from .. import _checks
-from .._pytree import pytree_dataclass, static
+from .._internal import checks
+from .._internal.pytree import pytree_dataclass, static
 from ..kernels import Kernel
 from .basis import Basis
 from .frozen_kernel import evaluate
@@ -60,7 +60,7 @@ class CentredBasis(Basis):
                 "CentredBasis: `kernel` must be a kernel such as sgp.SquaredExponential(0.5); got "
                 f"{type(kernel).__name__}."
             )
-        if not _checks.is_concrete(kernel, centres):
+        if not checks.is_concrete(kernel, centres):
             raise ValueError(
                 "CentredBasis: `kernel` or `centres` is traced, but features are frozen. Make the basis outside `jit`, "
                 "`grad` and NumPyro models; choose lengthscales by the evidence of several bases."
@@ -119,7 +119,7 @@ class CentredBasis(Basis):
         return {"feature": names, "centre": (("feature", "input"), np.concatenate([centres, constant]))}
 
     def _check_domain(self, X: Any) -> None:
-        if not _checks.is_concrete(X) or len(X) == 0:
+        if not checks.is_concrete(X) or len(X) == 0:
             return
         X = np.asarray(X, dtype=np.float64)
         inside = np.clip(X, self.centres.min(axis=0), self.centres.max(axis=0))
@@ -129,7 +129,7 @@ class CentredBasis(Basis):
         correlation = evaluate(_correlation, (self.kernel, inside[outside]), X[outside], np)
         share = np.sum(correlation < FAR) / len(X)
         if share > 0:
-            _checks.warn(
+            checks.warn(
                 f"CentredBasis: {share:.3g} of the rows lie far from all centres, where features vanish and variances "
                 "are too small. Do not trust predictions there, use centres that cover them, or predict with "
                 "`augment=sgp.Augmentation(X, y)`.",

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .._pytree import pytree_dataclass, static
+from .._internal.pytree import pytree_dataclass, static
 from ..kernels import Kernel
 from .basis import Basis
 from .inputs import count

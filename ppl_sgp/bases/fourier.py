@@ -20,11 +20,11 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.special import ndtri
 
-from .. import _checks
-from .._pytree import pytree_dataclass
+from .._internal import checks
+from .._internal.pytree import pytree_dataclass
 from ..kernels import Kernel, SquaredExponential
+from ..kernels.hyperprior_scales import lengthscale_prior
 from ..priors import DiagonalPrior
-from ..scales import lengthscale_prior
 from .basis import Basis
 from .spectral_points import METHODS, base_points
 from .turns import cosine_and_sine
@@ -135,7 +135,7 @@ class FourierBasis(Basis):
         """Draw a basis that covers the default lengthscale prior for these inputs.
 
         The proposal mixes ``num_kernels`` kernels whose lengthscales are a stratified sample of
-        :func:`~ppl_sgp.scales.lengthscale_prior`, the default of ``models.fourier_gp``; inputs
+        :func:`~ppl_sgp.kernels.hyperprior_scales.lengthscale_prior`, the default of ``models.fourier_gp``; inputs
         are centred. Only the mean and standard deviation of each column of ``X`` are used.
 
         :param key: a JAX random key.
@@ -154,7 +154,7 @@ class FourierBasis(Basis):
             >>> basis.num_features, float(basis.centre[0])
             (60, 2005.0)
         """
-        _checks.inputs_matrix(X, None, "FourierBasis.from_data")
+        checks.inputs_matrix(X, None, "FourierBasis.from_data")
         X = np.asarray(X, dtype=np.float64)
         if len(X) == 0:
             raise ValueError("FourierBasis.from_data: `X` has no rows, so it says nothing about scales.")
@@ -208,7 +208,7 @@ class FourierBasis(Basis):
             raise ValueError(
                 f"weight_prior needs a kernel such as sgp.SquaredExponential(0.5); got {type(kernel).__name__}."
             )
-        dtype = _checks.common_dtype(*jax.tree.leaves(kernel))
+        dtype = checks.common_dtype(*jax.tree.leaves(kernel))
         log_density = kernel.log_spectral_density(jnp.asarray(self.frequencies, dtype))
         log_variance = log_density - jnp.asarray(self.log_proposal, dtype) - math.log(self.num_features / 2)
         return DiagonalPrior.from_log_scale(jnp.tile(log_variance / 2, 2))

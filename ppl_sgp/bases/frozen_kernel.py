@@ -12,8 +12,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .. import _checks
-from .._pytree import is_static
+from .._internal import checks
+from .._internal.pytree import is_static
 from ..kernels import Kernel, Linear, Polynomial, Product, Sum
 from ..priors import DiagonalPrior
 from .basis import Basis
@@ -54,13 +54,13 @@ class FrozenKernelBasis(Basis):
             for path, value in _leaves(factor):
                 if path not in values:
                     amplitudes.append(value)
-                elif not _checks.is_concrete(value):
+                elif not checks.is_concrete(value):
                     raise ValueError(f"{owner}: `{name}{path}` is traced, but must be {_short(values[path])}. {remedy}")
                 elif not _agree(value, values[path]):
                     raise ValueError(
                         f"{owner} was made for `{name}{path}` {_short(values[path])}; got {_short(value)}. {remedy}"
                     )
-        dtype = _checks.common_dtype(*jax.tree.leaves(kernel))
+        dtype = checks.common_dtype(*jax.tree.leaves(kernel))
         log_amplitude = sum((jnp.log(jnp.asarray(a, dtype)) for a in amplitudes), start=jnp.zeros((), dtype))
         return DiagonalPrior.from_log_scale(jnp.broadcast_to(log_amplitude, (self.num_features,)))
 
@@ -74,7 +74,7 @@ def freeze(kernel: Kernel, owner: str) -> tuple[Kernel, str]:
         raise ValueError(
             f"{owner}: `kernel` must be a kernel such as sgp.SquaredExponential(0.5); got {type(kernel).__name__}."
         )
-    if not _checks.is_concrete(kernel):
+    if not checks.is_concrete(kernel):
         raise ValueError(
             f"{owner}: `kernel` is traced, but the basis is computed once on the host. Make it outside `jit`, `grad` "
             "and NumPyro models."

@@ -14,8 +14,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .. import _checks
-from .._pytree import pytree_dataclass, static
+from .._internal import checks
+from .._internal.pytree import pytree_dataclass, static
 from ..kernels import Kernel
 from .frozen_kernel import FrozenKernelBasis, eigenpairs, evaluate, freeze, whitening
 from .inputs import count
@@ -118,7 +118,7 @@ class GridEigenBasis(FrozenKernelBasis):
     def _check_domain(self, X: Any) -> None:
         share = share_outside(X, self.points.min(axis=1), self.points.max(axis=1))
         if share > 0:
-            _checks.warn(
+            checks.warn(
                 f"GridEigenBasis: {share:.3g} of the rows lie outside the grid, where features and prior variance "
                 "decay to zero. Make the basis with bounds `(lower, upper)` that cover all inputs, new ones too.",
                 stacklevel=4,
@@ -196,7 +196,7 @@ def _warn_coarse(owner: str, grid: tuple[Any, ...], X: np.ndarray) -> None:
     if share < LEAST_KEPT:
         each = kept.mean(axis=1)
         coarse = np.flatnonzero(each < 1 - (1 - LEAST_KEPT) / len(each))
-        _checks.warn(
+        checks.warn(
             f"{owner}: between its points the grid loses the kernel; on average {100 * share:.2g}% of the prior "
             f"variance is left. The lengthscale is short against the spacing for input(s) {coarse.tolist()}: use more "
             "`points_per_dim` there, about 2 a lengthscale.",

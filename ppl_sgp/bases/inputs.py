@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from .. import _checks
+from .._internal import checks
 from ..kernels import Kernel
 
 K = TypeVar("K", bound=Kernel)
@@ -19,7 +19,7 @@ def bounding_box(X: Any, owner: str) -> tuple[np.ndarray, np.ndarray]:
     :param owner: who asks, for messages.
     :raises ValueError: if ``X`` is not a finite (n, d) array with rows, or a column is constant.
     """
-    _checks.inputs_matrix(X, None, owner)
+    checks.inputs_matrix(X, None, owner)
     X = np.asarray(X, dtype=np.float64)
     if len(X) == 0:
         raise ValueError(f"{owner}: `X` has no rows, so it has no range. Pass the training inputs.")

@@ -19,8 +19,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .. import _checks
-from .._pytree import pytree_dataclass, static
+from .._internal import checks
+from .._internal.pytree import pytree_dataclass, static
 from ..kernels import Kernel, SquaredExponential
 from ..priors import DensePrior, KroneckerPrior
 from . import interpolation_weights
@@ -97,7 +97,7 @@ class InterpolationBasis(Basis):
             raise ValueError(
                 f"weight_prior needs a kernel such as sgp.SquaredExponential(0.5); got {type(kernel).__name__}."
             )
-        dtype = _checks.common_dtype(*jax.tree.leaves(kernel))
+        dtype = checks.common_dtype(*jax.tree.leaves(kernel))
         grid = [jnp.asarray(points, dtype) for points in self.grid]
         if all(isinstance(factor, SquaredExponential) for factor in factors_of(kernel)):
             kernels = one_dimensional(kernel, self.input_dim, "InterpolationBasis.weight_prior")
@@ -105,7 +105,7 @@ class InterpolationBasis(Basis):
         return DensePrior(kernel(jnp.stack([axis.ravel() for axis in jnp.meshgrid(*grid, indexing="ij")], axis=1)))
 
     def _check_domain(self, X: Any) -> None:
-        if not _checks.is_concrete(self.grid):
+        if not checks.is_concrete(self.grid):
             return
         lower, upper = (np.array([points[end] for points in self.grid]) for end in (0, -1))
         share = share_outside(X, lower, upper)
@@ -128,7 +128,7 @@ class InterpolationBasis(Basis):
 
 def _checked_grid(grid: Any, method: str) -> tuple[np.ndarray, ...]:
     owner = "InterpolationBasis"
-    if not _checks.is_concrete(grid):
+    if not checks.is_concrete(grid):
         raise ValueError(f"{owner}: `grid` is traced, but must be known. Make the basis outside `jit` and models.")
     if not isinstance(grid, Sequence | np.ndarray | jax.Array) or len(grid) == 0:
         raise ValueError(f"{owner}: `grid` must be a sequence of arrays, one for each input; got {grid!r}.")

@@ -19,8 +19,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .. import _checks
-from .._pytree import pytree_dataclass
+from .._internal import checks
+from .._internal.pytree import pytree_dataclass
 from ..kernels import Kernel, Matern32, Matern52, SquaredExponential
 from ..priors import DiagonalPrior
 from .basis import Basis
@@ -66,7 +66,7 @@ class LaplaceBasis(Basis):
         owner = "LaplaceBasis"
         centre = one_per_input("centre", centre, None, owner)
         boundary = one_per_input("boundary", boundary, len(centre), owner)
-        _checks.positive("boundary", boundary, owner)
+        checks.positive("boundary", boundary, owner)
         numbers = [num_functions] * len(centre) if np.ndim(num_functions) == 0 else list(num_functions)  # type: ignore[arg-type]
         if len(numbers) != len(centre):
             raise ValueError(
@@ -142,7 +142,7 @@ class LaplaceBasis(Basis):
                 "rougher, and compare fits with more functions."
             )
         _, half_range = bounding_box(X, owner)
-        _checks.positive("lengthscales", lengthscales, owner)
+        checks.positive("lengthscales", lengthscales, owner)
         scales = np.atleast_1d(np.asarray(lengthscales, dtype=np.float64))
         if scales.size == 0 or scales.ndim > 2 or (scales.ndim == 2 and scales.shape[1] != len(half_range)):
             raise ValueError(
@@ -173,7 +173,7 @@ class LaplaceBasis(Basis):
     def _check_domain(self, X: Any) -> None:
         share = share_outside(X, self.centre - self.boundary, self.centre + self.boundary)
         if share > 0:
-            _checks.warn(
+            checks.warn(
                 f"LaplaceBasis: {share:.3g} of the rows lie outside the box (centre {self.centre}, half-width "
                 f"{self.boundary}), where features are mirror images and predictions wrong. Make the basis and its "
                 "statistics again with a box for all inputs, as in "
@@ -201,7 +201,7 @@ class LaplaceBasis(Basis):
         """
         remedy = "Pass a stationary one, such as sgp.SquaredExponential(0.5)."
         kernel = checked_kernel(kernel, Kernel, "LaplaceBasis", remedy)  # type: ignore[type-abstract]
-        dtype = _checks.common_dtype(*jax.tree.leaves(kernel))
+        dtype = checks.common_dtype(*jax.tree.leaves(kernel))
         grid = jnp.meshgrid(*(jnp.asarray(axis, dtype) for axis in self.frequencies), indexing="ij")
         frequencies = jnp.stack(grid, axis=-1).reshape(self.num_features, self.input_dim)
         return DiagonalPrior.from_log_scale(kernel.log_spectral_density(frequencies) / 2)

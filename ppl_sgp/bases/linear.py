@@ -8,8 +8,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from .. import _checks
-from .._pytree import pytree_dataclass, static
+from .._internal import checks
+from .._internal.pytree import pytree_dataclass, static
 from ..kernels import Kernel, Linear, Polynomial
 from ..priors import DiagonalPrior
 from .basis import Basis
@@ -72,7 +72,7 @@ class LinearBasis(Basis):
         """
         remedy = "For a sum of kernels stack a basis for each; for curves see PolynomialBasis."
         linear = checked_kernel(kernel, Linear, "LinearBasis", remedy)
-        if not self.bias and not (_checks.is_concrete(linear.bias) and float(linear.bias) == 0):  # type: ignore[arg-type]
+        if not self.bias and not (checks.is_concrete(linear.bias) and float(linear.bias) == 0):  # type: ignore[arg-type]
             raise ValueError(
                 "LinearBasis: the kernel has a `bias`, but the basis was made with `bias=False`. Leave it out of the "
                 "kernel, or make the basis with `bias=True`."
@@ -83,5 +83,5 @@ class LinearBasis(Basis):
 
 def log_input_scales(kernel: Linear | Polynomial, input_dim: int) -> jax.Array:
     """Logarithms of a kernel's bias and input scales, (d + 1,), with no bias as one that underflows when squared."""
-    dtype = _checks.common_dtype(*jax.tree.leaves(kernel))
+    dtype = checks.common_dtype(*jax.tree.leaves(kernel))
     return jnp.log(jnp.maximum(kernel.input_scales(input_dim, dtype), jnp.finfo(dtype).tiny))

@@ -13,7 +13,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from .._pytree import pytree_dataclass, static
+from .._internal.pytree import pytree_dataclass, static
 from ..kernels import Kernel
 from .frozen_kernel import FrozenKernelBasis, eigenpairs, evaluate, freeze, whitening
 from .inputs import point_set

@@ -15,8 +15,8 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from .. import _checks
-from .._pytree import pytree_dataclass, static
+from .._internal import checks
+from .._internal.pytree import pytree_dataclass, static
 from ..kernels import Kernel, Periodic
 from ..priors import DiagonalPrior
 from .basis import Basis
@@ -48,12 +48,12 @@ class PeriodicBasis(Basis):
 
     def __post_init__(self) -> None:
         owner = "PeriodicBasis"
-        if not _checks.is_concrete(self.period) or np.ndim(self.period) > 0:
+        if not checks.is_concrete(self.period) or np.ndim(self.period) > 0:
             raise ValueError(
                 f"{owner}: `period` must be a number, as features are computed once; got {type(self.period).__name__}. "
                 "An unknown period needs a basis for each candidate, compared by their evidence."
             )
-        _checks.positive("period", self.period, owner)
+        checks.positive("period", self.period, owner)
         object.__setattr__(self, "period", float(self.period))
         object.__setattr__(self, "num_harmonics", count("num_harmonics", self.num_harmonics, owner))
 
@@ -89,7 +89,7 @@ class PeriodicBasis(Basis):
         )
         periodic = checked_kernel(kernel, Periodic, "PeriodicBasis", remedy)
         self._check_period(periodic)
-        dtype = _checks.common_dtype(periodic.lengthscale, periodic.amplitude)
+        dtype = checks.common_dtype(periodic.lengthscale, periodic.amplitude)
         log_amplitude = jnp.log(jnp.asarray(periodic.amplitude, dtype))
         number = 4 * max(self.num_harmonics, 16)
         correlation = periodic._correlation(jnp.arange(number, dtype=dtype) / number)
@@ -100,7 +100,7 @@ class PeriodicBasis(Basis):
 
     def _check_period(self, kernel: Periodic) -> None:
         remedy = f"Write `Periodic(basis.period, lengthscale, amplitude)`: features have the period {self.period}."
-        if not _checks.is_concrete(kernel.period):
+        if not checks.is_concrete(kernel.period):
             raise ValueError(f"PeriodicBasis: the kernel's `period` is traced, but a basis has a fixed one. {remedy}")
         if not math.isclose(float(kernel.period), self.period, rel_tol=1e-6):  # type: ignore[arg-type]
             raise ValueError(f"PeriodicBasis: the kernel has period {kernel.period}, the basis another. {remedy}")

@@ -11,8 +11,8 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from .. import _checks
-from .._pytree import pytree_dataclass, static
+from .._internal import checks
+from .._internal.pytree import pytree_dataclass, static
 from ..kernels import Kernel, Polynomial
 from ..priors import DiagonalPrior
 from .basis import Basis
@@ -58,7 +58,7 @@ class PolynomialBasis(Basis):
         object.__setattr__(self, "interactions", bool(interactions))
         centre = np.zeros(self.dim) if centre is None else one_per_input("centre", centre, self.dim, owner)
         scale = np.ones(self.dim) if scale is None else one_per_input("scale", scale, self.dim, owner)
-        _checks.positive("scale", scale, owner)
+        checks.positive("scale", scale, owner)
         object.__setattr__(self, "centre", centre)
         object.__setattr__(self, "scale", scale)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Any
 
-from .._pytree import pytree_dataclass, static
+from .._internal.pytree import pytree_dataclass, static
 from .basis import Basis
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from .. import _checks
+from .._internal import checks
 from ..kernels import Kernel, Product
 from ..kernels.scale_mixture import ScaleMixture
 
@@ -45,7 +45,7 @@ def one_dimensional(kernel: Kernel, input_dim: int, owner: str) -> list[Kernel]:
 
 def share_outside(X: Any, lower: np.ndarray, upper: np.ndarray) -> float:
     """The share of rows of ``X`` (n, d) outside a box, beyond rounding to float32; zero where it cannot be read."""
-    if not _checks.is_concrete(X, lower, upper) or len(X) == 0:
+    if not checks.is_concrete(X, lower, upper) or len(X) == 0:
         return 0.0
     X = np.asarray(X, dtype=np.float64)
     slack = 1e-6 * np.maximum(upper - lower, np.maximum(np.abs(lower), np.abs(upper)))

@@ -9,8 +9,8 @@ from typing import Any, overload
 import jax
 import jax.numpy as jnp
 
-from .. import _checks
-from .._pytree import pytree_dataclass
+from .._internal import checks
+from .._internal.pytree import pytree_dataclass
 from ..kernels import Kernel
 from ..priors import BlockPrior, DiagonalPrior, WeightPrior
 from .basis import Basis
@@ -116,7 +116,7 @@ def _stacked_diagonals(priors: tuple[DiagonalPrior, ...]) -> DiagonalPrior:
                 "`DiagonalPrior(jnp.full(m, scale))`, or let `StackedBasis.weight_prior` do so."
             )
         sizes.append(prior.num_weights)
-    dtype = _checks.common_dtype(*jax.tree.leaves(priors))
+    dtype = checks.common_dtype(*jax.tree.leaves(priors))
     batch = jnp.broadcast_shapes(*(prior.batch_shape for prior in priors))
 
     def joined(arrays: list[Any]) -> jax.Array:

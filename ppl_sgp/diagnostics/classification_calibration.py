@@ -8,7 +8,7 @@ import numpy as np
 import xarray as xr
 from scipy.special import entr
 
-from .. import _checks
+from .._internal import checks
 
 #: How far the probabilities of a row may be from a sum of one: rounding of float32 over a thousand classes.
 SUM_TOLERANCE = 1e-4
@@ -52,7 +52,7 @@ def calibrate_classification(probabilities: Any, labels: Any, *, num_bins: int =
     probabilities = _checked_probabilities(probabilities, "calibrate_classification")
     n, K = probabilities.shape
     labels = _checked_labels(labels, n, K)
-    _checks.whole_number("num_bins", num_bins, 1, "calibrate_classification")
+    checks.whole_number("num_bins", num_bins, 1, "calibrate_classification")
     confidence, correct = probabilities.max(axis=1), probabilities.argmax(axis=1) == labels
     # Compared with the edges themselves: 0.55 · 20 rounds to above 11. Rounding may also carry a confidence above one.
     edges = np.arange(1, num_bins + 1) / num_bins

@@ -9,10 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 import xarray as xr
 
-from .. import _checks
+from .._internal import checks
 from ..bases.fourier import FourierBasis
-from ..distributions.sparse_gp import SparseGP
-from ..draws import map_sites
+from ..posteriors.draws import map_sites
+from ..sites.sparse_gp import SparseGP
 from ..statistics.statistics import SufficientStatistics
 
 
@@ -57,7 +57,7 @@ def kernel_draws(
     basis, d = statistics.basis, statistics.basis.input_dim
     lags = np.asarray(lags, dtype=np.float64)
     displacement = lags[:, None] if lags.ndim == 1 and d == 1 else lags
-    _checks.inputs_matrix(displacement, d, "kernel_draws (of `lags`)")
+    checks.inputs_matrix(displacement, d, "kernel_draws (of `lags`)")
     if origin is None:
         origin = (statistics.moments.x_min + statistics.moments.x_max) / 2
     origin = np.asarray(origin, dtype=np.float64)

@@ -9,11 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 import xarray as xr
 
-from .. import _checks
-from ..distributions.sparse_gp import SparseGP
-from ..draws import map_sites
+from .._internal import checks
 from ..kernels import Kernel
 from ..models.basis_gp import BasisGP
+from ..posteriors.draws import map_sites
+from ..sites.sparse_gp import SparseGP
 from ..statistics.statistics import SufficientStatistics
 
 
@@ -58,7 +58,7 @@ def kernel_error(
         [1.  0.3]
     """
     points = np.asarray(X, dtype=np.float64)
-    _checks.inputs_matrix(points, statistics.basis.input_dim, "kernel_error")
+    checks.inputs_matrix(points, statistics.basis.input_dim, "kernel_error")
     if kernel is None:
         if not isinstance(model, BasisGP):
             raise ValueError(

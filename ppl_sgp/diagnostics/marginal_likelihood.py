@@ -20,8 +20,8 @@ from numpyro.infer.util import potential_energy, unconstrain_fn
 from scipy.special import logsumexp
 from scipy.stats import multivariate_normal
 
-from .. import _checks
-from ..draws import checked_samples
+from .._internal import checks
+from ..posteriors.draws import checked_samples
 from ..statistics.statistics import SufficientStatistics
 
 #: Draws for each parameter below which the normal distribution is not worth fitting.
@@ -117,7 +117,7 @@ def _bridge(posterior: np.ndarray, proposed: np.ndarray) -> MarginalLikelihood:
         if change < TOLERANCE:
             break
     else:
-        _checks.warn(f"Bridge sampling has not settled: the last iteration changed the estimate by {change:.1e} nats.")
+        checks.warn(f"Bridge sampling has not settled: the last iteration changed the estimate by {change:.1e} nats.")
     f1 = np.exp(proposed - np.logaddexp(proposed, value))  # p/(p + g) at proposed draws
     f2 = np.exp(value - np.logaddexp(posterior, value))  # g/(p + g) at posterior draws
     effective = min(len(f2), max(1.0, float(effective_sample_size(f2[None])))) if np.ptp(f2) > 0 else len(f2)

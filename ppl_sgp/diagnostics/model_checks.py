@@ -12,6 +12,7 @@ import numpy as np
 from ..bases.basis import Basis
 from ..bases.centred import CentredBasis
 from ..bases.columns import SelectedColumns
+from ..bases.effective_share import FEW_FEATURES, effective_share
 from ..bases.fourier import FourierBasis
 from ..bases.grid_eigen import GridEigenBasis
 from ..bases.interpolation import InterpolationBasis
@@ -19,13 +20,12 @@ from ..bases.laplace import LaplaceBasis
 from ..bases.nystrom import NystromBasis
 from ..bases.rotated import RotatedBasis
 from ..bases.stack import StackedBasis
-from ..draws import map_sites
-from ..effective_share import FEW_FEATURES, effective_share
 from ..evidence import joint
 from ..models.basis_gp import BasisGP
 from ..models.hyperpriors import mean_excess
+from ..posteriors.draws import map_sites
+from ..sites.tracing import draw_once, is_improper, prior_draws
 from ..statistics.statistics import SufficientStatistics
-from ..tracing import draw_once, is_improper, prior_draws
 from .finding import Finding
 from .kernel_error import kernel_error
 

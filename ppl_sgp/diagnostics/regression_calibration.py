@@ -9,9 +9,9 @@ import xarray as xr
 from scipy.optimize import elementwise
 from scipy.special import erf, ndtr, ndtri
 
-from .. import _checks
-from ..averaging import AveragedPrediction
-from ..prediction import Prediction, mixture_log_density
+from .._internal import checks
+from ..posteriors.averaging import AveragedPrediction
+from ..posteriors.prediction import Prediction, mixture_log_density
 
 #: Pairs of draws that enter the CRPS, if there are more; but each draw is paired with at least so many others.
 PAIRS, PARTNERS = 20_000, 40
@@ -66,7 +66,7 @@ def calibrate_regression(
         >>> bool(abs(scores["coverage"][0] - 0.9) < 3 * scores["coverage_standard_error"][0])
         True
     """
-    levels = _checks.probabilities("levels", levels, "calibrate_regression")
+    levels = checks.probabilities("levels", levels, "calibrate_regression")
     if not isinstance(prediction, Prediction | AveragedPrediction):
         raise ValueError(
             "calibrate_regression: `prediction` must be an `sgp.Prediction`, made by `sgp.predict` or by the `predict` "

@@ -9,10 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 import xarray as xr
 
-from ..distributions.sparse_gp import SparseGP
-from ..distributions.weight_posterior import posterior_factors
-from ..draws import map_sites
+from ..posteriors.draws import map_sites
+from ..posteriors.weight_posterior import posterior_factors
 from ..priors import DiagonalPrior
+from ..sites.sparse_gp import SparseGP
 from ..statistics.statistics import SufficientStatistics
 
 

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from .. import _checks
-from ..draws import inspect_sites
+from .._internal import checks
+from ..posteriors.arviz_compat import pareto_k
+from ..posteriors.draws import inspect_sites
+from ..posteriors.to_arviz import to_arviz
 from ..statistics.statistics import SufficientStatistics
-from .arviz_compat import pareto_k
 from .finding import Finding
 from .model_checks import basis_findings, domain_findings, pareto_findings, prior_findings
 from .sampling_checks import chain_findings, sampler_findings
-from .to_arviz import to_arviz
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,7 +95,7 @@ def report(
     missing = [name for name in ("diverging", "energy", "num_steps") if name not in extra]
     not_checked = [f"{missing}; run with `extra_fields=sgp.EXTRA_FIELDS`."] if missing else []
     if X_new is not None:
-        _checks.inputs_matrix(X_new, statistics.basis.input_dim, "report")
+        checks.inputs_matrix(X_new, statistics.basis.input_dim, "report")
         findings += domain_findings(statistics, X_new)
     if X is None:
         not_checked.append("leave-one-out; pass the training rows as `X` and `y`.")

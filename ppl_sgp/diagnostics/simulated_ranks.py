@@ -16,7 +16,7 @@ from numpyro.infer.mcmc import MCMCKernel
 from numpyro.infer.util import constrain_fn, potential_energy, unconstrain_fn
 from tqdm.auto import tqdm
 
-from .. import _checks
+from .._internal import checks
 from ..statistics.statistics import SufficientStatistics
 
 #: Simulations are run in so many parts, between which the progress bar moves: one compiled program for all.
@@ -59,7 +59,7 @@ def simulated_ranks(
     except KeyboardInterrupt:
         if not done:
             raise
-        _checks.warn(f"Interrupted: ranks of {sum(len(each[1]) for each in done)} of {count} simulations.")
+        checks.warn(f"Interrupted: ranks of {sum(len(each[1]) for each in done)} of {count} simulations.")
     below, diverging = jax.tree.map(lambda *parts: np.concatenate(parts), *done)
     data = {
         name: xr.DataArray(ranks, dims=["simulation", *(f"{name}_dim_{i}" for i in range(ranks.ndim - 1))])

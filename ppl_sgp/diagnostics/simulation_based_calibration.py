@@ -18,13 +18,13 @@ import scipy.stats
 import xarray as xr
 from numpyro.infer.mcmc import MCMCKernel
 
-from .. import _checks
-from .._pytree import rebuild
-from ..distributions.compressed_normal import CompressedNormal
-from ..draws import Draws, checked_samples, inspect_sites
+from .._internal import checks
+from .._internal.pytree import rebuild
+from ..posteriors.draws import Draws, checked_samples, inspect_sites
+from ..sites.compressed_normal import CompressedNormal
+from ..sites.tracing import draw_once, is_improper, prior_draws
 from ..statistics.compressed import Compressed
 from ..statistics.statistics import SufficientStatistics
-from ..tracing import draw_once, is_improper, prior_draws
 from .simulated_ranks import simulated_ranks
 
 #: Most bins of a test of uniformity, and least expected number of ranks in each.
@@ -84,7 +84,7 @@ def simulation_based_calibration(
     """
     owner = "simulation_based_calibration"
     settings = _settings(num_warmup, num_draws, thinning, owner)
-    _checks.whole_number("num_simulations", num_simulations, 1, owner)
+    checks.whole_number("num_simulations", num_simulations, 1, owner)
     latent, name = inspect_sites(model, statistics, site)
     _require_proper(model, statistics)
     _require_sampler(model, statistics, kernel)
@@ -163,7 +163,7 @@ def rank_uniformity(ranks: xr.Dataset) -> xr.Dataset:
 
 def _settings(num_warmup: int, num_draws: int, thinning: int, owner: str) -> tuple[int, int, int]:
     for name, value in (("num_warmup", num_warmup), ("num_draws", num_draws), ("thinning", thinning)):
-        _checks.whole_number(name, value, 1, owner)
+        checks.whole_number(name, value, 1, owner)
     return num_warmup, num_draws, thinning
 
 

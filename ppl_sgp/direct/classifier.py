@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ..logits import log_averages
-from ..predict import prediction_inputs
+from .._internal.logits import log_averages
+from ..posteriors.predict import prediction_inputs
 from .posterior import FunctionPrediction, LinearPosterior
 
 

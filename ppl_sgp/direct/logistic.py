@@ -12,7 +12,7 @@ from numpyro.optim import Adam
 from scipy.special import log_softmax
 from tqdm.auto import tqdm
 
-from .. import _checks
+from .._internal import checks
 from ..bases.basis import Basis
 from .classifier import DiscreteClassifier, binary_labels
 from .logistic_bounds import BOUNDS, LogitObjective, QuadraticObjective, negative_divergence
@@ -104,7 +104,7 @@ def fit_logistic(
                 run = run.fresh()
                 log_probs, trace = objective.distribution(run.maximise(objective, log_probs.ravel())), run.trace
     if not run.converged and run.reason != INTERRUPTED:
-        _checks.warn(f"direct.fit_logistic has not converged: {run.reason}. Raise `max_iterations` or `tolerance`.")
+        checks.warn(f"direct.fit_logistic has not converged: {run.reason}. Raise `max_iterations` or `tolerance`.")
     return DiscreteClassifier(basis, levels.levels, log_probs, np.array(trace), run.converged, run.reason)
 
 
@@ -188,8 +188,8 @@ def _checked(
     owner = "direct.fit_logistic"
     if bound not in BOUNDS:
         raise ValueError(f"{owner}: `bound` must be one of {sorted(BOUNDS)}; got {bound!r}.")
-    _checks.whole_number("max_iterations", max_iterations, 1, owner)
-    _checks.inputs_matrix(X, basis.input_dim, owner)
+    checks.whole_number("max_iterations", max_iterations, 1, owner)
+    checks.inputs_matrix(X, basis.input_dim, owner)
     X = np.asarray(X, dtype=np.float64)
     if len(X) == 0 or not np.isfinite(X).all():
         what = "has no rows" if len(X) == 0 else "has entries that are not finite; drop or impute those rows first"

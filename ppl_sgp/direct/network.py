@@ -8,7 +8,7 @@ import jax
 import numpy as np
 from tqdm.auto import tqdm
 
-from .. import _checks
+from .._internal import checks
 from ..bases.polynomial import PolynomialBasis
 from ..statistics.from_data import sufficient_statistics
 from ..statistics.statistics import SufficientStatistics
@@ -81,12 +81,12 @@ def fit_network(
         True
     """
     for units in _hidden(hidden):
-        _checks.whole_number("hidden", units, 1, "fit_network")
-    _checks.whole_number("num_starts", num_starts, 1, "fit_network")
-    _checks.whole_number("max_iterations", max_iterations, 1, "fit_network")
+        checks.whole_number("hidden", units, 1, "fit_network")
+    checks.whole_number("num_starts", num_starts, 1, "fit_network")
+    checks.whole_number("max_iterations", max_iterations, 1, "fit_network")
     given = isinstance(X, SufficientStatistics)
     if not given:
-        _checks.inputs_matrix(X, None, "fit_network")
+        checks.inputs_matrix(X, None, "fit_network")
     polynomial = NetworkPolynomial.of((X.basis.input_dim if given else np.shape(X)[1], *hidden, 1))
     basis, statistics = _statistics(X, y, polynomial, progress)
     problem = Problem.of(statistics, prior, noise_scale, polynomial.num_weights)
@@ -109,7 +109,7 @@ def fit_network(
                 break
     run, vector = max(fits, key=lambda fit: fit[0].trace[-1])
     if not run.converged and run.reason != INTERRUPTED:
-        _checks.warn(f"fit_network has not converged: {run.reason}. Raise `max_iterations` or `tolerance`.")
+        checks.warn(f"fit_network has not converged: {run.reason}. Raise `max_iterations` or `tolerance`.")
     log_probs, log_noise = objective.distribution(vector)
     return DiscreteNetwork(
         basis=basis,

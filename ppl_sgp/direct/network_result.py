@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..bases.polynomial import PolynomialBasis
-from ..predict import prediction_inputs
+from ..posteriors.predict import prediction_inputs
 from .network_polynomial import NetworkPolynomial
 from .result import DiscretePrediction, RegressionPosterior
 

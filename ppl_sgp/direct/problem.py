@@ -11,8 +11,8 @@ from numpyro.distributions.distribution import Independent
 from scipy.linalg.blas import dsymv
 from scipy.special import log_softmax, logsumexp
 
-from .. import _checks
-from ..distributions.discrete_relaxation import DiscreteRelaxation
+from .._internal import checks
+from ..sites.discrete_relaxation import DiscreteRelaxation
 from ..statistics.statistics import SufficientStatistics
 
 
@@ -167,9 +167,9 @@ def _noise(noise_scale: Any) -> tuple[np.ndarray, np.ndarray]:
             raise ValueError(
                 f"direct: several noise scales need their log-probabilities: pass the pair; got {noise_scale!r}."
             )
-        _checks.positive("noise_scale", noise_scale, "direct")
+        checks.positive("noise_scale", noise_scale, "direct")
         scales, logits = np.array([float(noise_scale)]), np.zeros(1)
-    _checks.positive("noise_scale", scales, "direct")
+    checks.positive("noise_scale", scales, "direct")
     if not np.isfinite(logits).all():
         raise ValueError("direct: the log-probabilities of `noise_scale` must be finite; leave out impossible levels.")
     return scales, log_softmax(logits)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..bases.basis import Basis
-from ..predict import prediction_inputs
+from ..posteriors.predict import prediction_inputs
 
 #: Largest multiple of the common step that a level may be.
 LARGEST = 2**15

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.special import log_softmax
 from tqdm.auto import tqdm
 
-from .. import _checks
+from .._internal import checks
 from .elbo import Variational
 from .factorised import FactorisedObjective
 from .maximise import INTERRUPTED, Run
@@ -83,14 +83,14 @@ def fit(
         >>> bool(np.abs(result.predict(X).mean - np.sin(6 * X[:, 0])).max() < 0.1)
         True
     """
-    _checks.whole_number("num_mixtures", num_mixtures, 1, "direct.fit")
+    checks.whole_number("num_mixtures", num_mixtures, 1, "direct.fit")
     if entropy not in ENTROPIES:
         raise ValueError(f"direct.fit: `entropy` must be one of {ENTROPIES}; got {entropy!r}.")
-    _checks.whole_number("max_iterations", max_iterations, 1, "direct.fit")
+    checks.whole_number("max_iterations", max_iterations, 1, "direct.fit")
     problem = Problem.of(statistics, prior, noise_scale)
     if num_starts is None:
         num_starts = 2 + min(20, 1000 // statistics.num_features)
-    _checks.whole_number("num_starts", num_starts, 2, "direct.fit")
+    checks.whole_number("num_starts", num_starts, 2, "direct.fit")
     key_starts, key_mixture = jax.random.split(jax.random.key(0) if key is None else key)
     with tqdm(total=None, disable=not progress, desc="ELBO", unit="it") as bar:
         factorised, run = FactorisedObjective(problem.with_factorised_prior()), Run(max_iterations, tolerance, bar)
@@ -100,7 +100,7 @@ def fit(
             mixed = run.interruptible(lambda: _mixed(objective, factorised, q, run, num_mixtures, key_mixture))
             q, run = (q, run) if mixed is None else mixed
     if not run.converged and run.reason != INTERRUPTED:
-        _checks.warn(f"direct.fit has not converged: {run.reason}. Raise `max_iterations` or `tolerance`.")
+        checks.warn(f"direct.fit has not converged: {run.reason}. Raise `max_iterations` or `tolerance`.")
     return DiscreteFit(
         basis=statistics.basis,
         levels=problem.prior.levels,

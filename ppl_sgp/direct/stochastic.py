@@ -12,7 +12,7 @@ import numpyro
 from scipy.special import log_softmax, logsumexp
 from tqdm.auto import tqdm
 
-from .. import _checks
+from .._internal import checks
 from .elbo import Variational, through_softmax
 from .maximise import INTERRUPTED
 from .mixture import expected_terms
@@ -71,7 +71,7 @@ def refine(
         raise ValueError("refine needs a result of direct.fit with `num_mixtures` of 2 or more; others are exact.")
     if num_samples < 2 or num_steps < 1:
         raise ValueError(f"refine needs 2 samples and 1 step at least; got {num_samples=}, {num_steps=}.")
-    _checks.positive("step_size", step_size, "refine")
+    checks.positive("step_size", step_size, "refine")
     problem = Problem.of(statistics, prior, noise_scale)
     tiny = np.finfo(np.float64).tiny
     log_weights, log_noise = (

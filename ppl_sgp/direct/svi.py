@@ -14,9 +14,9 @@ from numpyro.infer import Trace_ELBO
 from numpyro.infer.util import compute_log_probs
 from numpyro.ops.provenance import eval_provenance
 
-from .. import _checks
-from ..distributions.compressed_normal import CompressedNormal
-from ..distributions.discrete_relaxation import DiscreteRelaxation
+from .._internal import checks
+from ..sites.compressed_normal import CompressedNormal
+from ..sites.discrete_relaxation import DiscreteRelaxation
 
 
 def guide_weights(name: str, prior: DiscreteRelaxation, num_weights: int) -> jax.Array:
@@ -149,7 +149,7 @@ def _scale(site: dict[str, Any]) -> Any:
 
 
 def _differ(levels: jax.Array, others: jax.Array) -> bool:
-    return _checks.is_concrete(levels, others) and not np.allclose(levels, others)
+    return checks.is_concrete(levels, others) and not np.allclose(levels, others)
 
 
 def _curvature(q: DiscreteRelaxation, site: dict[str, Any]) -> jax.Array:

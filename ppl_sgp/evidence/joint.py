@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 from jax.scipy.linalg import cho_solve
 
-from .._batching import full_precision, vectorize
+from .._internal.batching import full_precision, vectorize
 from ..priors import WeightPrior
 from ..statistics.statistics import SufficientStatistics
 

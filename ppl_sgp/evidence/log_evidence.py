@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from .. import _checks
+from .._internal import checks
 from ..priors import DiagonalPrior, HouseholderPrior, WeightPrior
 from ..statistics.statistics import SufficientStatistics
 from . import joint, scaled
@@ -37,10 +37,10 @@ def log_evidence(statistics: SufficientStatistics, prior: WeightPrior, noise_sca
         >>> sgp.log_evidence(stats, prior, noise_scale=0.1).shape
         ()
     """
-    _checks.positive("noise_scale", noise_scale, "log_evidence")
+    checks.positive("noise_scale", noise_scale, "log_evidence")
     check_prior(statistics, prior)
     value = evaluate(statistics, prior, noise_scale, statistics.projection)
-    if _checks.is_concrete(value) and not bool(jnp.isfinite(value).all()):
+    if checks.is_concrete(value) and not bool(jnp.isfinite(value).all()):
         raise ValueError(
             f"log_evidence: the result is not finite ({value}) for noise_scale {noise_scale} and prior standard "
             f"deviations between {prior.variance.min() ** 0.5} and {prior.variance.max() ** 0.5}: the ratio of the "
@@ -88,7 +88,7 @@ def check_prior(statistics: SufficientStatistics, prior: Any) -> None:
             "make the prior from `statistics.basis`."
         )
     if not isinstance(prior, DiagonalPrior) and not _is_diagonal_along_axes(statistics, prior):
-        dtype = _checks.common_dtype(*jax.tree.leaves(prior))
+        dtype = checks.common_dtype(*jax.tree.leaves(prior))
         if dtype != jnp.float64:
             raise ValueError(
                 f"{type(prior).__name__} needs float64, since its evidence squares a condition number; got {dtype}. "
@@ -98,7 +98,7 @@ def check_prior(statistics: SufficientStatistics, prior: Any) -> None:
 
 def evaluate(statistics: SufficientStatistics, prior: WeightPrior, noise_scale: Any, projection: Any) -> jax.Array:
     """The evidence for compressed data ``projection``, of any batch shape, without checks."""
-    dtype = _checks.common_dtype(*jax.tree.leaves(prior), noise_scale)
+    dtype = checks.common_dtype(*jax.tree.leaves(prior), noise_scale)
     if isinstance(prior, HouseholderPrior) and _is_diagonal_along_axes(statistics, prior):
         prior, projection = _along_axes(prior, jnp.asarray(projection, dtype))
     if isinstance(prior, DiagonalPrior):

@@ -22,7 +22,7 @@ import jax
 import jax.numpy as jnp
 from jax.scipy.linalg import cho_solve, solve_triangular
 
-from .._batching import vectorize
+from .._internal.batching import vectorize
 from ..priors import DiagonalPrior
 from ..statistics.statistics import SufficientStatistics, uses_dual_form
 

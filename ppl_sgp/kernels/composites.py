@@ -16,7 +16,7 @@ from jax import Array
 from jax.scipy.special import logsumexp
 from jax.typing import ArrayLike
 
-from .._pytree import pytree_dataclass
+from .._internal.pytree import pytree_dataclass
 from .kernel import Kernel, checked_variates, dtype_of, frequency_array
 from .scale_mixture import GammaMixture, ScaleMixture, log_mixture
 

@@ -13,7 +13,7 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from .. import _checks
+from .._internal import checks
 
 TWO_PI = 2 * math.pi
 
@@ -124,7 +124,7 @@ class Kernel(abc.ABC):
 def dtype_of(kernel: Kernel, *values: ArrayLike) -> jnp.dtype:
     """The floating dtype of the hyperparameters and ``values``; integers take no part."""
     leaves = jax.tree.leaves((kernel, values))
-    return _checks.common_dtype(*[v for v in leaves if jnp.issubdtype(jnp.result_type(v), jnp.floating)])
+    return checks.common_dtype(*[v for v in leaves if jnp.issubdtype(jnp.result_type(v), jnp.floating)])
 
 
 def frequency_array(kernel: Kernel, frequencies: ArrayLike) -> Array:
@@ -140,7 +140,7 @@ def frequency_array(kernel: Kernel, frequencies: ArrayLike) -> Array:
 def checked_variates(kernel: Kernel, normals: ArrayLike, uniforms: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     """The variates of :meth:`frequencies_from` in float64, checked."""
     owner, (blocks, e) = type(kernel).__name__, kernel.spectral_shape
-    if not _checks.is_concrete(kernel, normals, uniforms):
+    if not checks.is_concrete(kernel, normals, uniforms):
         raise ValueError(
             f"{owner}: `frequencies_from` runs on the host and cannot be traced. Call it outside `jit`, `grad` and "
             "`vmap`, or use `sample_frequencies`."

@@ -17,9 +17,9 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from .. import _checks
-from .._batching import full_precision
-from .._pytree import pytree_dataclass, static
+from .._internal import checks
+from .._internal.batching import full_precision
+from .._internal.pytree import pytree_dataclass, static
 from .inputs import input_pair
 from .kernel import Kernel, dtype_of
 
@@ -34,7 +34,7 @@ class ScalarProductKernel(Kernel):
         owner, fields = type(self).__name__, {"amplitude", self._input_scale}
         for name in sorted(fields):
             value = getattr(self, name)
-            _checks.positive(name, value, owner)
+            checks.positive(name, value, owner)
             if isinstance(value, list | tuple):  # a sequence would be a branch of the pytree, not a leaf
                 object.__setattr__(self, name, np.asarray(value, dtype=np.float64))
             if np.ndim(value) > (name == self._input_scale):
@@ -42,7 +42,7 @@ class ScalarProductKernel(Kernel):
                 raise ValueError(f"{owner}: `{name}` must be {wanted}; got shape {np.shape(value)}.")
         if np.ndim(self.bias) > 0:
             raise ValueError(f"{owner}: `bias` must be a scalar; got shape {np.shape(self.bias)}.")
-        if _checks.is_concrete(self.bias) and not 0 <= float(self.bias) < math.inf:  # type: ignore[arg-type]
+        if checks.is_concrete(self.bias) and not 0 <= float(self.bias) < math.inf:  # type: ignore[arg-type]
             raise ValueError(
                 f"{owner}: `bias` must be finite and at least 0, as it is a standard deviation; got {self.bias}."
             )
@@ -77,7 +77,7 @@ class ScalarProductKernel(Kernel):
         return self._scaled_inputs(X, dtype), self._scaled_inputs(X2, dtype)
 
     def _squared_norms(self, X: ArrayLike) -> Array:
-        _checks.inputs_matrix(X, None, type(self).__name__)
+        checks.inputs_matrix(X, None, type(self).__name__)
         return jnp.sum(self._scaled_inputs(X, dtype_of(self, X)) ** 2, axis=1)
 
 
@@ -178,7 +178,7 @@ class ArcCosine(ScalarProductKernel):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _checks.positive("bias", self.bias, "ArcCosine")
+        checks.positive("bias", self.bias, "ArcCosine")
         if self.order not in (0, 1):
             raise ValueError(f"ArcCosine: `order` must be 0 or 1; got {self.order!r}. Order 1 is the smoother one.")
 

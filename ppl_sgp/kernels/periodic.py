@@ -9,8 +9,8 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from .. import _checks
-from .._pytree import pytree_dataclass
+from .._internal import checks
+from .._internal.pytree import pytree_dataclass
 from .inputs import input_pair
 from .kernel import Kernel, dtype_of
 
@@ -41,7 +41,7 @@ class Periodic(Kernel):
     def __post_init__(self) -> None:
         for name in ("period", "lengthscale", "amplitude"):
             value = getattr(self, name)
-            _checks.positive(name, value, "Periodic")
+            checks.positive(name, value, "Periodic")
             if np.ndim(value) > 0:
                 raise ValueError(
                     f"Periodic: `{name}` must be a scalar, as there is one input; got shape {np.shape(value)}. "
@@ -56,7 +56,7 @@ class Periodic(Kernel):
         return jnp.asarray(self.amplitude, dtype) ** 2 * self._correlation(difference / jnp.asarray(self.period, dtype))
 
     def diag(self, X: ArrayLike) -> Array:
-        _checks.inputs_matrix(X, None, "Periodic")
+        checks.inputs_matrix(X, None, "Periodic")
         self._check_one_input(X)
         return jnp.broadcast_to(jnp.asarray(self.amplitude, dtype_of(self, X)) ** 2, np.shape(X)[:1])
 

@@ -16,7 +16,7 @@ from jax.scipy.special import logsumexp
 from jax.typing import ArrayLike
 from scipy.special import gammaincinv
 
-from .. import _checks
+from .._internal import checks
 from . import quadrature
 from .inputs import input_pair
 from .kernel import TWO_PI, Kernel, checked_variates, dtype_of, frequency_array
@@ -37,7 +37,7 @@ class ScaleMixture(Kernel):
         owner = type(self).__name__
         for name in (field.name for field in fields(self)):
             value = getattr(self, name)
-            _checks.positive(name, value, owner)
+            checks.positive(name, value, owner)
             if isinstance(value, list | tuple):  # a sequence would be a branch of the pytree, not a leaf
                 value = np.asarray(value, dtype=np.float64)
                 object.__setattr__(self, name, value)
@@ -57,7 +57,7 @@ class ScaleMixture(Kernel):
         return jnp.asarray(self.amplitude, dtype) ** 2 * self._correlation(jnp.sum(scaled**2, axis=-1))
 
     def diag(self, X: ArrayLike) -> Array:
-        _checks.inputs_matrix(X, None, type(self).__name__)
+        checks.inputs_matrix(X, None, type(self).__name__)
         dtype = dtype_of(self, X)
         self._lengthscales(np.shape(X)[1], dtype)
         return jnp.broadcast_to(jnp.asarray(self.amplitude, dtype) ** 2, np.shape(X)[:1])

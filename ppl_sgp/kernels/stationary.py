@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from .._pytree import pytree_dataclass
+from .._internal.pytree import pytree_dataclass
 from . import quadrature
 from .kernel import TWO_PI, frequency_array
 from .scale_mixture import GammaMixture, ScaleMixture

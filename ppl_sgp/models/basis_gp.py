@@ -12,8 +12,8 @@ import numpyro.distributions as dist
 
 from ..bases.basis import Basis
 from ..kernels import Kernel, SquaredExponential
-from ..primitives import observe
-from ..scales import lengthscale_prior
+from ..kernels.hyperprior_scales import lengthscale_prior
+from ..sites.observe import observe
 from ..statistics.statistics import SufficientStatistics
 from .hyperpriors import check_statistics, log_normal, sample
 

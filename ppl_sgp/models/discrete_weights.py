@@ -11,11 +11,11 @@ import numpyro
 from numpyro.distributions.distribution import Independent
 from numpyro.infer import NUTS, Gibbs
 
-from .._batching import full_precision
-from ..distributions.compressed_normal import CompressedNormal
-from ..distributions.discrete_relaxation import DiscreteRelaxation
-from ..gibbs import StatisticsGibbs
-from ..primitives import observe_weights
+from .._internal.batching import full_precision
+from ..inference.gibbs import StatisticsGibbs
+from ..sites.compressed_normal import CompressedNormal
+from ..sites.discrete_relaxation import DiscreteRelaxation
+from ..sites.observe import observe_weights
 from ..statistics.statistics import SufficientStatistics
 from .basis_gp import NOISE_SPREAD
 from .hyperpriors import check_statistics, log_normal, require_one_output, sample

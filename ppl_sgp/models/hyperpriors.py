@@ -9,7 +9,7 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 
-from .. import _checks
+from .._internal import checks
 from ..bases.fourier import FourierBasis
 from ..bases.rotated import RotatedBasis
 from ..statistics.statistics import SufficientStatistics
@@ -47,7 +47,7 @@ def check_statistics(owner: str, statistics: Any) -> None:
             f"got {type(statistics).__name__}."
         )
     moments = statistics.moments
-    if not _checks.is_concrete(moments):
+    if not checks.is_concrete(moments):
         return
     if not np.any(moments.gram > 0):
         raise ValueError(
@@ -61,7 +61,7 @@ def check_statistics(owner: str, statistics: Any) -> None:
         )
     excess = mean_excess(statistics)
     if excess is not None:
-        _checks.warn(
+        checks.warn(
             f"The mean of y ({excess[0]:.3g}) is large against its standard deviation ({excess[1]:.3g}), but the GP "
             "has mean zero. Subtract the mean first, and add it to predictions.",
             stacklevel=3,

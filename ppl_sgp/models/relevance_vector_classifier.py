@@ -11,9 +11,9 @@ import numpyro
 import numpyro.distributions as dist
 from scipy.special import softmax
 
-from .. import _checks
-from .._batching import full_precision
-from ..logits import logits_of
+from .._internal import checks
+from .._internal.batching import full_precision
+from .._internal.logits import logits_of
 from .shrinkage import GammaPrecision, Horseshoe, checked_hyper_prior
 
 #: Root mean square of the logits that a feature makes with its unit of weight. It is also the noise that stands for one
@@ -32,7 +32,7 @@ class RelevanceVectorClassifier:
         """Sample precisions and weights, and observe the labels, or draw some if there are none."""
         self._check(features, labels)
         Phi = jnp.asarray(features)
-        Phi = Phi.astype(_checks.common_dtype(Phi))
+        Phi = Phi.astype(checks.common_dtype(Phi))
         n, m = Phi.shape
         square = jnp.mean(Phi**2, axis=0)
         least = jnp.min(jnp.where(square > 0, square, jnp.inf))
@@ -59,7 +59,7 @@ class RelevanceVectorClassifier:
     def _check(self, features: Any, labels: Any) -> None:
         shape = np.shape(features)
         usable = len(shape) == 2
-        if usable and _checks.is_concrete(features):
+        if usable and checks.is_concrete(features):
             values = np.asarray(features)  # on the host: JAX would trace constants as well
             usable = bool(np.isfinite(values).all() and values.any())
         if not usable:
@@ -67,7 +67,7 @@ class RelevanceVectorClassifier:
                 "relevance_vector_classifier: `features` must be finite and not all zero, shape (n, m), such as "
                 f"`basis(X)`; got shape {shape}."
             )
-        if labels is None or not _checks.is_concrete(labels):
+        if labels is None or not checks.is_concrete(labels):
             return
         codes = np.asarray(labels)
         good = codes.shape == shape[:1] and codes.dtype.kind in "biu"
@@ -108,5 +108,5 @@ def relevance_vector_classifier(
         >>> bool(model.probabilities(mcmc.get_samples(), basis(np.zeros((1, 2))))[0, 1] > 0.9)
         True
     """
-    _checks.whole_number("num_classes", num_classes, 2, "relevance_vector_classifier")
+    checks.whole_number("num_classes", num_classes, 2, "relevance_vector_classifier")
     return RelevanceVectorClassifier(num_classes, checked_hyper_prior(hyper_prior, "relevance_vector_classifier"))

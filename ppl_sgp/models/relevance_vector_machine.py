@@ -13,14 +13,14 @@ import numpyro.distributions as dist
 from numpyro import handlers
 from numpyro.infer import NUTS, Gibbs
 
-from .. import _checks
+from .._internal import checks
 from ..bases.rotated import RotatedBasis
-from ..distributions.weight_posterior import weight_posterior
-from ..gibbs import StatisticsGibbs
-from ..primitives import observe, observe_weights
+from ..inference.gibbs import StatisticsGibbs
+from ..posteriors.weight_posterior import weight_posterior
 from ..priors import DiagonalPrior
+from ..sites.observe import observe, observe_weights
+from ..sites.whitening import whitened_weights
 from ..statistics.statistics import SufficientStatistics
-from ..whitening import whitened_weights
 from .basis_gp import NOISE_SPREAD
 from .hyperpriors import check_statistics, feature_unit, log_normal, require_one_output, sample
 from .shrinkage import FEATURE, GammaPrecision, Horseshoe, checked_hyper_prior
@@ -95,7 +95,7 @@ class RelevanceVectorMachine:
         if isinstance(basis, RotatedBasis) != whitened:
             remedy = "`model.rotate(stats)`" if whitened else "statistics that are not rotated"
             raise ValueError(f"relevance_vector_machine: with weights={self.weights!r} pass {remedy}.")
-        if isinstance(basis, RotatedBasis) and _checks.is_concrete(basis):
+        if isinstance(basis, RotatedBasis) and checks.is_concrete(basis):
             W = np.asarray(basis.rotation)
             covariance = W @ W.T
             if not np.allclose(covariance, np.diag(np.diag(covariance)), atol=1e-8 * covariance.max()):

@@ -9,11 +9,11 @@ import jax.numpy as jnp
 import numpyro
 import numpyro.distributions as dist
 
-from .. import _checks
+from .._internal import checks
 from ..evidence import evidence_cost
-from ..primitives import observe
+from ..kernels.hyperprior_scales import log_normal_by_mode
 from ..priors import DiagonalPrior, HouseholderPrior, WeightPrior
-from ..scales import log_normal_by_mode
+from ..sites.observe import observe
 from ..statistics.statistics import SufficientStatistics
 from .hyperpriors import check_statistics, require_fourier, sample, weight_scale
 
@@ -104,7 +104,7 @@ def reweighted_basis(reflections: int = 0, *, scale: Any = None, noise_scale: An
         >>> print(sgp.models.reweighted_basis().describe(stats.rotate()).split(";")[0])
         O(m) an evidence with its gradient
     """
-    _checks.whole_number("reflections", reflections, 0, "reweighted_basis")
+    checks.whole_number("reflections", reflections, 0, "reweighted_basis")
     return ReweightedBasis(reflections, scale, noise_scale)
 
 

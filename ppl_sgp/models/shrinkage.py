@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpyro
 import numpyro.distributions as dist
 
-from .. import _checks
+from .._internal import checks
 
 FEATURE = {"event_dims": ["feature"]}
 
@@ -43,8 +43,8 @@ class GammaPrecision:
 
     def __post_init__(self) -> None:
         """Refuse what is not positive."""
-        _checks.positive("shape", self.shape, "GammaPrecision")
-        _checks.positive("rate", 1.0 if self.rate is None else self.rate, "GammaPrecision")
+        checks.positive("shape", self.shape, "GammaPrecision")
+        checks.positive("rate", 1.0 if self.rate is None else self.rate, "GammaPrecision")
 
     @property
     def conjugate(self) -> tuple[str, ...]:
@@ -90,8 +90,8 @@ class Horseshoe:
 
     def __post_init__(self) -> None:
         """Refuse what is not positive."""
-        _checks.positive("relevant", self.relevant, "Horseshoe")
-        _checks.positive("slab_scale", 1.0 if self.slab_scale is None else self.slab_scale, "Horseshoe")
+        checks.positive("relevant", self.relevant, "Horseshoe")
+        checks.positive("slab_scale", 1.0 if self.slab_scale is None else self.slab_scale, "Horseshoe")
 
     @property
     def conjugate(self) -> tuple[str, ...]:

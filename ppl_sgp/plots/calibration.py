@@ -8,7 +8,7 @@ import numpy as np
 import xarray as xr
 from scipy.stats import binom
 
-from .. import _checks
+from .._internal import checks
 from ._axes import NEUTRAL, axes, finite, panels, variables
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def plot_pit(pit: Any, *, bins: int = 20, ax: Axes | None = None) -> Axes:
 
 def draw_pit(ax: Axes, values: np.ndarray, bins: int, name: str) -> Axes:
     """Histogram of values between 0 and 1, shape (n,)."""
-    _checks.whole_number("bins", bins, 2, "plot_pit")
+    checks.whole_number("bins", bins, 2, "plot_pit")
     if values.min() < 0 or values.max() > 1:
         raise ValueError(
             f"plot_pit: PIT values are probabilities; got {values.min():.3g} to {values.max():.3g}. Pass values of "
@@ -129,13 +129,13 @@ def plot_ranks(ranks: Any, num_draws: int | None = None, *, bins: int | None = N
         columns = _entries(ranks.drop_vars("diverging", errors="ignore"))
     else:
         columns = {"": np.asarray(ranks)}
-    _checks.whole_number("num_draws", num_draws, 1, "plot_ranks")
+    checks.whole_number("num_draws", num_draws, 1, "plot_ranks")
     assert num_draws is not None
     possible = num_draws + 1
     if bins is None:
         divisors = [b for b in range(FEWEST_BARS, MOST_BARS + 1) if possible % b == 0]
         bins = divisors[-1] if divisors else min(possible, MOST_BARS)
-    _checks.whole_number("bins", bins, 1, "plot_ranks")
+    checks.whole_number("bins", bins, 1, "plot_ranks")
     if bins > possible:
         raise ValueError(f"plot_ranks: `bins` must be at most {possible}, the number of possible ranks; got {bins}.")
     for values in columns.values():

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..diagnostics.arviz_compat import pareto_k
-from ..diagnostics.leave_one_out import loo_pit
+from ..posteriors.arviz_compat import pareto_k
+from ..posteriors.leave_one_out import loo_pit
 from ..statistics.statistics import SufficientStatistics
 from ._axes import axes, finite
 from .calibration import draw_pit

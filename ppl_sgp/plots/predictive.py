@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.special import ndtri
 
-from .. import _checks
-from ..averaging import AveragedPrediction
+from .._internal import checks
 from ..diagnostics.regression_calibration import lower_quantile
 from ..direct.result import DiscretePrediction
-from ..prediction import Prediction
+from ..posteriors.averaging import AveragedPrediction
+from ..posteriors.prediction import Prediction
 from ._axes import NEUTRAL, axes, finite
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def plot_predictive(
         ['90% of y', '50% of y', 'mean', 'data']
     """
     x = _inputs("X_new", X_new)
-    levels = np.sort(_checks.probabilities("levels", np.ravel(levels), "plot_predictive"))
+    levels = np.sort(checks.probabilities("levels", np.ravel(levels), "plot_predictive"))
     if not isinstance(prediction, (Prediction, AveragedPrediction, DiscretePrediction)):
         raise ValueError(
             "plot_predictive: `prediction` must come from `sgp.predict` or the `predict` of a regression; got "

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .. import _checks
+from .._internal import checks
 from ._axes import INTERVAL, QUANTILES, axes, finite, variables
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def plot_relevance(summary: Any, *, top: int = 20, ax: Axes | None = None) -> Ax
         >>> [label.get_text() for label in ax.get_yticklabels()]
         ['b', 'a']
     """
-    _checks.whole_number("top", top, 1, "plot_relevance")
+    checks.whole_number("top", top, 1, "plot_relevance")
     names = ("relevance", "determined", "effective_number")
     found = variables(summary, names, "plot_relevance", "sgp.relevance_summary")
     relevance, determined, number = (
@@ -83,7 +83,7 @@ def plot_input_relevance(lengthscale: Any, X: Any, *, names: Any = None, ax: Axe
             "plot_input_relevance: `lengthscale` must have shape (draws, d), and `X` (n, d); got "
             f"{draws.shape} and {values.shape}."
         )
-    _checks.positive("lengthscale", draws, "plot_input_relevance")
+    checks.positive("lengthscale", draws, "plot_input_relevance")
     if names is None:
         names = getattr(X, "columns", range(values.shape[1]))
     labels = [str(name) for name in names]

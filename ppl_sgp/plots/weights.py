@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import xarray as xr
 
-from .. import _checks
+from .._internal import checks
 from ..relevance.fit import RelevanceVectors
 from ._axes import HALF_WIDTH, INTERVAL, QUANTILES, axes, finite, variables
 
@@ -43,7 +43,7 @@ def plot_feature_weights(weights: Any, *, top: int = 30, names: Any = None, ax: 
         >>> ax.lines[0].get_ydata().tolist(), [label.get_text() for label in ax.get_xticklabels()]
         ([-3.0, 1.0], ['1', '2'])
     """
-    _checks.whole_number("top", top, 1, "plot_feature_weights")
+    checks.whole_number("top", top, 1, "plot_feature_weights")
     found = _summary(weights)
     labels = found.names if names is None else np.asarray(names)
     if labels.shape != found.centre.shape:

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from .._pytree import pytree_dataclass
+from .._internal.pytree import pytree_dataclass
 from .prior import WeightPrior, checked_covariance, checked_mean, symmetric_root
 
 

@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpyro.distributions as dist
 
-from .. import _checks
-from .._pytree import pytree_dataclass, rebuild
+from .._internal import checks
+from .._internal.pytree import pytree_dataclass, rebuild
 from .prior import WeightPrior
 
 
@@ -36,15 +36,15 @@ class DiagonalPrior(WeightPrior):
     mean: Any
 
     def __init__(self, scale: Any, mean: Any = None) -> None:
-        _checks.positive("scale", scale, "DiagonalPrior")
+        checks.positive("scale", scale, "DiagonalPrior")
         scale = jnp.asarray(scale)
-        self._store(jnp.log(scale.astype(_checks.common_dtype(scale))), mean)
+        self._store(jnp.log(scale.astype(checks.common_dtype(scale))), mean)
 
     def _store(self, log_scale: jax.Array, mean: Any) -> None:
         object.__setattr__(self, "log_scale", log_scale)
         if mean is not None:
             mean = jnp.asarray(mean)
-            if _checks.is_concrete(mean) and not bool(jnp.isfinite(mean).all()):
+            if checks.is_concrete(mean) and not bool(jnp.isfinite(mean).all()):
                 raise ValueError("DiagonalPrior: `mean` must be finite; pass None for zero.")
             sizes = {shape[-1] for shape in (jnp.shape(log_scale), mean.shape) if shape} - {1}
             if len(sizes) > 1 or mean.ndim == 0:

@@ -7,8 +7,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from .. import _checks
-from .._pytree import pytree_dataclass
+from .._internal import checks
+from .._internal.pytree import pytree_dataclass
 from .diagonal import DiagonalPrior
 from .prior import WeightPrior, checked_mean
 
@@ -53,9 +53,9 @@ class HouseholderPrior(WeightPrior):
                 f"HouseholderPrior: `vectors` must have shape (k, r) with 1 <= r <= {m}, one row a reflection; got "
                 f"{vectors.shape}."
             )
-        if _checks.is_concrete(vectors) and not bool(jnp.isfinite(vectors).all() & (vectors != 0).any(axis=1).all()):
+        if checks.is_concrete(vectors) and not bool(jnp.isfinite(vectors).all() & (vectors != 0).any(axis=1).all()):
             raise ValueError("HouseholderPrior: each row of `vectors` must be finite and not zero: it is a direction.")
-        dtype = _checks.common_dtype(diagonal.log_scale, vectors)
+        dtype = checks.common_dtype(diagonal.log_scale, vectors)
         object.__setattr__(self, "log_scale", diagonal.log_scale.astype(dtype))
         object.__setattr__(self, "vectors", vectors.astype(dtype))
         object.__setattr__(self, "mean", checked_mean(mean, m, "HouseholderPrior"))

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 
-from .. import _checks
+from .._internal import checks
 
 
 class WeightPrior(abc.ABC):
@@ -53,7 +53,7 @@ class WeightPrior(abc.ABC):
     @property
     def covariance(self) -> jax.Array:
         """The covariance C of the weights, shape (m, m). O(m²) memory."""
-        return self.apply(jnp.eye(self.num_weights, dtype=_checks.common_dtype(*jax.tree.leaves(self))))
+        return self.apply(jnp.eye(self.num_weights, dtype=checks.common_dtype(*jax.tree.leaves(self))))
 
     @property
     def effective_features(self) -> jax.Array:
@@ -66,7 +66,7 @@ class WeightPrior(abc.ABC):
         :raises ValueError: if the covariance is singular (to rounding), so that w has no density, and can be read.
         """
         factor = jnp.linalg.cholesky(self.covariance)
-        if _checks.is_concrete(factor) and not bool(jnp.isfinite(factor).all()):
+        if checks.is_concrete(factor) and not bool(jnp.isfinite(factor).all()):
             raise ValueError(
                 f"{type(self).__name__}.distribution: the covariance is singular to rounding, so the weights have no "
                 "density. Keep them non-centred, as `sgp.latent` does, or marginalise them with `sgp.observe`."
@@ -89,7 +89,7 @@ def checked_mean(mean: Any, num_weights: int, owner: str) -> jax.Array | None:
     mean = jnp.asarray(mean)
     if mean.shape != (num_weights,):
         raise ValueError(f"{owner}: `mean` must have shape ({num_weights},), one entry a weight; got {mean.shape}.")
-    if _checks.is_concrete(mean) and not bool(jnp.isfinite(mean).all()):
+    if checks.is_concrete(mean) and not bool(jnp.isfinite(mean).all()):
         raise ValueError(f"{owner}: `mean` must be finite; pass None for zero.")
     return mean
 
@@ -97,13 +97,13 @@ def checked_mean(mean: Any, num_weights: int, owner: str) -> jax.Array | None:
 def checked_covariance(name: str, value: Any, owner: str) -> jax.Array:
     """A symmetric matrix; whether it is positive semi-definite is checked where its values can be read."""
     matrix = jnp.asarray(value)
-    matrix = matrix.astype(_checks.common_dtype(matrix))
+    matrix = matrix.astype(checks.common_dtype(matrix))
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
         raise ValueError(
             f"{owner}: `{name}` must be a square matrix of shape (m, m); got {matrix.shape}. A batch of priors goes "
             "through `jax.vmap`."
         )
-    if _checks.is_concrete(matrix):
+    if checks.is_concrete(matrix):
         values = np.asarray(matrix, dtype=np.float64)
         if not np.isfinite(values).all():
             raise ValueError(f"{owner}: `{name}` must be finite.")

@@ -10,10 +10,10 @@ import numpy as np
 from scipy.linalg import solve_triangular
 from tqdm.auto import tqdm
 
-from .. import _checks
+from .._internal import checks
+from .._internal.logits import log_averages
 from ..bases.basis import Basis
-from ..logits import log_averages
-from ..predict import prediction_inputs
+from ..posteriors.predict import prediction_inputs
 from .laplace import Mode, find_mode
 
 #: A feature is pruned when the prior standard deviation of its logits falls below the root of this: it moves no
@@ -146,7 +146,7 @@ def fit_relevance_classifier(
         [[1.0, 0.0]]
     """
     X, classes, codes = _checked(basis, X, labels)
-    _checks.positive("max_iterations", max_iterations, "fit_relevance_classifier")
+    checks.positive("max_iterations", max_iterations, "fit_relevance_classifier")
     Phi = basis.host_features(X)
     size = np.sqrt(np.mean(Phi**2, axis=0))
     active = np.flatnonzero(size > 0)
@@ -181,7 +181,7 @@ def fit_relevance_classifier(
     if converged:
         reason = "the evidence has settled"
     elif reason != "interrupted":
-        _checks.warn(f"fit_relevance_classifier has not converged: {reason}. Raise `max_iterations` or `tolerance`.")
+        checks.warn(f"fit_relevance_classifier has not converged: {reason}. Raise `max_iterations` or `tolerance`.")
     assert ending is not None  # there was a sweep
     active, precision, mode = ending
     return _natural(basis, classes, active, precision, mode, size[active], trace, converged, reason)
@@ -206,7 +206,7 @@ def _natural(basis, classes, active, precision, mode: Mode, size, trace, converg
 
 
 def _checked(basis: Basis, X: Any, labels: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    _checks.inputs_matrix(X, basis.input_dim, "fit_relevance_classifier")
+    checks.inputs_matrix(X, basis.input_dim, "fit_relevance_classifier")
     X, labels = np.asarray(X, dtype=np.float64), np.asarray(labels)
     if labels.shape != (len(X),):
         raise ValueError(

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from tqdm.auto import tqdm
 
-from .. import _checks
-from ..augment import Augmentation
-from ..draws import KnownDraws, WeightDraws
-from ..predict import from_draws
-from ..prediction import Prediction
+from .._internal import checks
+from ..posteriors.augmentation import Augmentation
+from ..posteriors.draws import KnownDraws, WeightDraws
+from ..posteriors.predict import from_draws
+from ..posteriors.prediction import Prediction
 from ..statistics.statistics import SufficientStatistics
 from .fixed_point import fixed_point
 from .problem import Problem, posterior
@@ -144,12 +144,12 @@ def fit_relevance_vectors(
         outcome = METHODS[method](problem, max_iterations, tolerance, tick)
     fit = _natural(statistics, problem, outcome)
     if fit.reason == INTERPOLATES:
-        _checks.warn(
+        checks.warn(
             "fit_relevance_vectors: the fit interpolates y, with noise at its floor of 1e-6 of y's root mean square. "
             "Is y constant or noise-free? Otherwise use fewer features or longer lengthscales."
         )
     elif not fit.converged and fit.reason != "interrupted":
-        _checks.warn(f"fit_relevance_vectors has not converged: {fit.reason}. Raise `max_iterations` or `tolerance`.")
+        checks.warn(f"fit_relevance_vectors has not converged: {fit.reason}. Raise `max_iterations` or `tolerance`.")
     return fit
 
 

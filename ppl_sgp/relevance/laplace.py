@@ -13,7 +13,7 @@ import numpy as np
 from scipy.linalg import cho_solve, solve_triangular
 from scipy.special import logsumexp
 
-from ..logits import logits_of
+from .._internal.logits import logits_of
 
 #: Newton's method stops when a step would gain less than this many nats.
 RESOLVED = 1e-10

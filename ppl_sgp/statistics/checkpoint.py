@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from .._pytree import pytree_dataclass, same_tree, static
+from .._internal.pytree import pytree_dataclass, same_tree, static
 from ..bases.basis import Basis
 from .moments import Moments
 from .storage import read, write

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from .. import _checks
+from .._internal import checks
 from ..bases.basis import Basis
 from .accumulate import default_chunk_size
 from .moments import Moments
@@ -21,7 +21,7 @@ ROWS = "sufficient_statistics: with `X` spread over devices, "
 
 def is_sharded(X: Any) -> bool:
     """Whether rows are spread over the devices of a mesh; other arrays of JAX are read by the host."""
-    return isinstance(X, jax.Array) and _checks.is_concrete(X) and _row_axes(X.sharding) is not None
+    return isinstance(X, jax.Array) and checks.is_concrete(X) and _row_axes(X.sharding) is not None
 
 
 def _row_axes(sharding: Any) -> Any:
@@ -39,7 +39,7 @@ def sum_devices(basis: Basis, X: jax.Array, y: Any, row_weights: Any, chunk_size
     :param row_weights: precisions (n,), likewise, or ``None``.
     :raises ValueError: for shapes or shardings that do not fit, and for entries that are not finite; in all processes.
     """
-    _checks.inputs_matrix(X, basis.input_dim, "sufficient_statistics")
+    checks.inputs_matrix(X, basis.input_dim, "sufficient_statistics")
     sharding = X.sharding
     assert isinstance(sharding, NamedSharding)
     rows = _row_axes(sharding)

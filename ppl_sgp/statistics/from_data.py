@@ -9,7 +9,7 @@ from typing import Any
 
 from tqdm.auto import tqdm
 
-from .. import _checks
+from .._internal import checks
 from ..bases.basis import Basis
 from .accumulate import moments_of_arrays, progress_bar
 from .checkpoint import Checkpoint, CheckpointError
@@ -97,7 +97,7 @@ def sufficient_statistics(
     if method not in METHODS:
         raise ValueError(f"sufficient_statistics: `method` must be one of {', '.join(METHODS)}; got {method!r}.")
     if chunk_size is not None:
-        _checks.whole_number("chunk_size", chunk_size, 1, "sufficient_statistics")
+        checks.whole_number("chunk_size", chunk_size, 1, "sufficient_statistics")
     chunked = y is None and not hasattr(X, "shape") and isinstance(X, Iterable)
     if chunked and (row_weights is not None or chunk_size is not None):
         raise ValueError(

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .._pytree import pytree_dataclass
+from .._internal.pytree import pytree_dataclass
 
 #: The sums that need no features.
 DESCRIPTION = ("num_rows", "log_weights", "y_mean", "x_mean", "x_square", "x_min", "x_max")

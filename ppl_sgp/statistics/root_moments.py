@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from .._pytree import pytree_dataclass
+from .._internal.pytree import pytree_dataclass
 from .moments import Moments, join_descriptions
 
 

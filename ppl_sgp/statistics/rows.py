@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import _checks
+from .._internal import checks
 from ..bases.basis import Basis
 
 #: Rows looked at together: what is looked at takes no memory of the size of the data.
@@ -34,7 +34,7 @@ def checked(basis: Basis, X: Any, y: Any, row_weights: Any) -> tuple[np.ndarray,
         masked entries, Boolean outputs, or row weights that are not positive.
     """
     X, y = _numeric("X", X), _outputs(y)
-    _checks.inputs_matrix(X, basis.input_dim, "sufficient_statistics")
+    checks.inputs_matrix(X, basis.input_dim, "sufficient_statistics")
     if len(X) == 0:
         raise ValueError("sufficient_statistics: `X` has no rows; skip empty chunks and empty groups.")
     if len(y) != len(X):

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import _checks
+from .._internal import checks
 
 #: Columns of a block of rows, by name.
 Block = dict[str, np.ndarray]
@@ -99,7 +99,7 @@ def table_chunks(
         raise ValueError(f"table_chunks: `inputs` must be a list of names; got {inputs!r}. Use [{inputs!r}].")
     if missing not in MISSING:
         raise ValueError(f"table_chunks: `missing` must be one of {MISSING}; got {missing!r}.")
-    _checks.whole_number("chunk_size", chunk_size, 1, "table_chunks")
+    checks.whole_number("chunk_size", chunk_size, 1, "table_chunks")
     if isinstance(table, (str, Path)):
         import pyarrow.dataset  # an extra: pip install ppl_sgp[parquet]
 

@@ -8,8 +8,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from .. import _checks
-from .._pytree import rebuild, same_tree
+from .._internal import checks
+from .._internal.pytree import rebuild, same_tree
 from ..bases.basis import Basis
 from ..bases.rotated import RotatedBasis
 from ..priors import WeightPrior
@@ -69,7 +69,7 @@ class SufficientStatistics:
     def num_rows(self) -> Any:
         """The number of rows n (an int; a traced number under ``jit``)."""
         n = self.moments.num_rows
-        return int(n) if _checks.is_concrete(n) else n
+        return int(n) if checks.is_concrete(n) else n
 
     @property
     def num_features(self) -> int:
@@ -119,7 +119,7 @@ class SufficientStatistics:
     def rank(self) -> Any:
         """The numerical rank m̃ of the features over the rows (an int; a traced number under ``jit``)."""
         rank = self.compressed.rank
-        return int(rank) if _checks.is_concrete(rank) else rank
+        return int(rank) if checks.is_concrete(rank) else rank
 
     def __repr__(self) -> str:
         return (
@@ -310,7 +310,7 @@ def uses_dual_form(rank: int, num_features: int) -> bool:
 
 def _reference_root(prior: WeightPrior, num_features: int) -> np.ndarray:
     """F (m, m) with ``FFᵀ`` the covariance of the prior."""
-    if not isinstance(prior, WeightPrior) or not _checks.is_concrete(prior):
+    if not isinstance(prior, WeightPrior) or not checks.is_concrete(prior):
         raise ValueError("rotate: `prior` must be a weight prior with known numbers, outside `jit` and of no model.")
     if prior.mean is not None or prior.batch_shape:
         raise ValueError("rotate: `prior` must be a single prior of mean zero; subtract a known mean from y instead.")

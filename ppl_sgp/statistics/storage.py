@@ -19,7 +19,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from .._pytree import REGISTRY, is_static, rebuild
+from .._internal.pytree import REGISTRY, is_static, rebuild
 
 FORMAT = "ppl_sgp"
 VERSION = 1

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import ppl_sgp as sgp
-from ppl_sgp._pytree import pytree_dataclass, static
+from ppl_sgp._internal.pytree import pytree_dataclass, static
 from tests.bases.frozen import check_copies, check_features, implied_kernel
 from tests.builders import by_lane
 

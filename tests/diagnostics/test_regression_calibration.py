@@ -11,8 +11,8 @@ from scipy.stats import kstest, norm
 
 import ppl_sgp as sgp
 from ppl_sgp.diagnostics.regression_calibration import calibrate_regression
-from ppl_sgp.draws import KnownDraws, WeightDraws
-from ppl_sgp.predict import from_draws
+from ppl_sgp.posteriors.draws import KnownDraws, WeightDraws
+from ppl_sgp.posteriors.predict import from_draws
 from tests.builders import IdentityBasis
 
 pytestmark = pytest.mark.float64_only

@@ -12,7 +12,7 @@ import scipy.stats
 from numpyro.infer import MCMC, NUTS
 
 import ppl_sgp as sgp
-from ppl_sgp.scales import log_normal_by_mode
+from ppl_sgp.kernels.hyperprior_scales import log_normal_by_mode
 from tests.reference import check_moments
 
 pytestmark = pytest.mark.end_to_end

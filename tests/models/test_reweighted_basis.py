@@ -15,7 +15,7 @@ from numpyro.infer.util import log_density
 from scipy.stats import multivariate_normal
 
 import ppl_sgp as sgp
-from ppl_sgp.scales import log_normal_by_mode
+from ppl_sgp.kernels.hyperprior_scales import log_normal_by_mode
 from tests.builders import by_lane
 
 ATOL = by_lane(1e-7, 0.05)

@@ -10,9 +10,9 @@ from scipy.special import logsumexp
 from scipy.stats import multivariate_normal, norm
 
 import ppl_sgp as sgp
-from ppl_sgp.diagnostics.arviz_compat import arviz
-from ppl_sgp.diagnostics.leave_one_out import loo_pit
 from ppl_sgp.plots import plot_loo_pit, plot_pareto_k
+from ppl_sgp.posteriors.arviz_compat import arviz
+from ppl_sgp.posteriors.leave_one_out import loo_pit
 
 GRID = np.exp(np.linspace(-4.0, 1.0, 51))  # of the noise scale
 DRAWS = 1000

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import ppl_sgp as sgp
-from ppl_sgp.scales import LOG_LENGTHSCALE_SPREAD, lengthscale_prior
+from ppl_sgp.kernels.hyperprior_scales import LOG_LENGTHSCALE_SPREAD, lengthscale_prior
 from tests.builders import X64, by_lane
 
 RTOL = by_lane(1e-14, 1e-6)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import ppl_sgp as sgp
-from ppl_sgp._pytree import rebuild
+from ppl_sgp._internal.pytree import rebuild
 from tests.builders import PROBLEMS, IdentityBasis, by_lane, smooth_rows
 from tests.reference import exact_log_density
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import ppl_sgp as sgp
-from ppl_sgp._pytree import REGISTRY, pytree_dataclass
+from ppl_sgp._internal.pytree import REGISTRY, pytree_dataclass
 from ppl_sgp.statistics import storage
 from tests.builders import PROBLEMS, IdentityBasis, by_lane, smooth_rows
 

@@ -10,11 +10,12 @@ from numpyro.distributions import constraints
 from numpyro.distributions.util import validate_sample
 from numpyro.util import is_prng_key
 
-from .. import _checks, evidence
+from .. import evidence
+from .._internal import checks
 from ..evidence import joint
 from ..priors import DiagonalPrior, WeightPrior
 from ..statistics.statistics import SufficientStatistics
-from .support import (
+from .compressed_distribution import (
     CompressedDistribution,
     check_arguments,
     null_directions,
@@ -64,7 +65,7 @@ class SparseGP(CompressedDistribution):
     ) -> None:
         check_arguments("SparseGP", statistics, noise_scale)
         evidence.check_prior(statistics, prior)
-        dtype = _checks.common_dtype(*jax.tree.leaves(prior), noise_scale)
+        dtype = checks.common_dtype(*jax.tree.leaves(prior), noise_scale)
         require_precision("SparseGP", statistics, dtype)
         self.statistics, self.prior = statistics, prior
         self.noise_scale = jnp.asarray(noise_scale, dtype)

@@ -9,9 +9,9 @@ import jax.numpy as jnp
 import numpyro
 import numpyro.distributions as dist
 
-from ._batching import full_precision
-from .bases.rotated import RotatedBasis
-from .statistics.statistics import SufficientStatistics
+from .._internal.batching import full_precision
+from ..bases.rotated import RotatedBasis
+from ..statistics.statistics import SufficientStatistics
 
 
 def whitened_weights(name: str, statistics: SufficientStatistics, noise_scale: Any) -> tuple[jax.Array, jax.Array]:

@@ -8,10 +8,10 @@ import jax
 import numpy as np
 import xarray as xr
 
-from ..predict import predict
 from ..statistics.statistics import SufficientStatistics
 from .arviz_compat import attach, from_mcmc
 from .leave_one_out import leave_one_out
+from .predict import predict
 
 #: What to collect while sampling so that ``sample_stats`` is complete:
 #: ``mcmc.run(key, stats, extra_fields=sgp.EXTRA_FIELDS)``.

@@ -9,8 +9,9 @@ import jax.numpy as jnp
 import numpyro.distributions as dist
 from jax.scipy.linalg import cho_solve, solve_triangular
 
-from .. import _checks, evidence
-from .._batching import vectorize
+from .. import evidence
+from .._internal import checks
+from .._internal.batching import vectorize
 from ..evidence import joint, scaled
 from ..priors import DiagonalPrior, WeightPrior
 from ..statistics.statistics import SufficientStatistics
@@ -38,7 +39,7 @@ def weight_posterior(statistics: SufficientStatistics, prior: WeightPrior, noise
         >>> posterior.event_shape, posterior.sample(jax.random.key(1)).shape
         ((10,), (10,))
     """
-    _checks.positive("noise_scale", noise_scale, "weight_posterior")
+    checks.positive("noise_scale", noise_scale, "weight_posterior")
     evidence.check_prior(statistics, prior)
     loc, factor = posterior_factors(statistics, prior, noise_scale)
     scale_tril = jnp.vectorize(jnp.diag, signature="(m)->(m,m)")(factor) if factor.ndim == loc.ndim else factor
@@ -53,7 +54,7 @@ def posterior_factors(
 
     The diagonal alone where weights are independent: a diagonal prior on rotated statistics, in O(m).
     """
-    dtype = _checks.common_dtype(*jax.tree.leaves(prior), noise_scale)
+    dtype = checks.common_dtype(*jax.tree.leaves(prior), noise_scale)
     if isinstance(prior, DiagonalPrior):
         return _scaled(statistics, prior, noise_scale, dtype)
     return _joint(statistics, prior, noise_scale, dtype)

@@ -8,11 +8,11 @@ import jax
 import jax.numpy as jnp
 import numpyro
 
-from .distributions.compressed_normal import CompressedNormal
-from .distributions.sparse_gp import SparseGP
-from .distributions.support import CompressedDistribution
-from .priors import WeightPrior
-from .statistics.statistics import SufficientStatistics
+from ..priors import WeightPrior
+from ..statistics.statistics import SufficientStatistics
+from .compressed_distribution import CompressedDistribution
+from .compressed_normal import CompressedNormal
+from .sparse_gp import SparseGP
 
 
 def observe(name: str, statistics: SufficientStatistics, prior: WeightPrior, noise_scale: Any) -> jax.Array:

@@ -11,14 +11,14 @@ from typing import Any
 import jax
 import numpy as np
 
-from . import _checks
-from .bases.centred import CentredBasis
-from .bases.frozen_kernel import evaluate
-from .bases.rotated import RotatedBasis
+from .._internal import checks
+from ..bases.centred import CentredBasis
+from ..bases.frozen_kernel import evaluate
+from ..bases.rotated import RotatedBasis
+from ..kernels import Kernel
+from ..statistics.rows import validated
 from .draws import Draws, KnownDraws, WeightDraws
-from .kernels import Kernel
 from .prediction import Prediction
-from .statistics.rows import validated
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Augmentation:
 
     def __post_init__(self) -> None:
         """Refuse a scale that is not positive."""
-        _checks.positive("scale", 1.0 if self.scale is None else self.scale, "Augmentation")
+        checks.positive("scale", 1.0 if self.scale is None else self.scale, "Augmentation")
 
 
 class NewCentres:

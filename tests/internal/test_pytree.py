@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ppl_sgp._pytree import REGISTRY, is_static, pytree_dataclass, rebuild, static
+from ppl_sgp._internal.pytree import REGISTRY, is_static, pytree_dataclass, rebuild, static
 
 
 @pytree_dataclass

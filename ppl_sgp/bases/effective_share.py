@@ -6,11 +6,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .bases.basis import Basis
-from .bases.columns import SelectedColumns
-from .bases.fourier import FourierBasis
-from .bases.stack import StackedBasis
-from .priors.prior import effective_number
+from ..priors.prior import effective_number
+from .basis import Basis
+from .columns import SelectedColumns
+from .fourier import FourierBasis
+from .stack import StackedBasis
 
 #: Draws keep fewer effective features than this share of m: the kernel is poorly approximated.
 FEW_FEATURES = 0.1

@@ -12,8 +12,8 @@ import numpyro.distributions as dist
 from numpyro.distributions import constraints
 from numpyro.primitives import _PYRO_STACK, plate
 
-from .. import _checks
-from .._batching import full_precision
+from .._internal import checks
+from .._internal.batching import full_precision
 from ..statistics.statistics import SufficientStatistics
 
 
@@ -97,13 +97,13 @@ def check_arguments(owner: str, statistics: Any, noise_scale: Any) -> None:
             "distribution. Sample it first: `numpyro.sample('noise_scale', ...)`. For another likelihood keep the "
             "weights explicit and use any distribution of `basis(X) @ w`."
         )
-    _checks.positive("noise_scale", noise_scale, owner)
+    checks.positive("noise_scale", noise_scale, owner)
 
 
 def require_precision(owner: str, statistics: SufficientStatistics, dtype: Any) -> None:
     """Refuse float32 where the evidence of these data would be off by more than about 0.1 nat."""
     compressed = statistics.compressed
-    if dtype == jnp.float64 or not _checks.is_concrete(compressed.log_constant, compressed.projection):
+    if dtype == jnp.float64 or not checks.is_concrete(compressed.log_constant, compressed.projection):
         return
     size = float(np.max(np.abs(compressed.log_constant)))
     signal = np.sqrt(np.max(statistics.moments.sum_squares / statistics.moments.num_rows))

@@ -15,13 +15,13 @@ import numpy as np
 from numpyro import handlers
 from numpyro.distributions.distribution import ExpandedDistribution, MaskedDistribution
 
-from . import _checks
-from .distributions.compressed_normal import CompressedNormal
-from .distributions.support import CompressedDistribution
-from .distributions.weight_posterior import posterior_factors
-from .effective_share import FEW_FEATURES, effective_share
-from .statistics.statistics import SufficientStatistics
-from .tracing import draw_once
+from .._internal import checks
+from ..bases.effective_share import FEW_FEATURES, effective_share
+from ..sites.compressed_distribution import CompressedDistribution
+from ..sites.compressed_normal import CompressedNormal
+from ..sites.tracing import draw_once
+from ..statistics.statistics import SufficientStatistics
+from .weight_posterior import posterior_factors
 
 
 class WeightDraws(NamedTuple):
@@ -157,7 +157,7 @@ class Draws:
         if self._warned or low >= FEW_FEATURES:
             return
         self._warned = True
-        _checks.warn(
+        checks.warn(
             f"For 5% of the draws at most {low:.1%} of the Fourier features of a kernel carry weight, so it is poorly "
             "approximated there. Draw the basis closer to the posterior lengthscales (FourierBasis.sample with a "
             "list of kernels from the posterior), from shorter lengthscales, or with more features.",

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtr
 
-from ..draws import Draws
-from ..prediction import gaussian_log_density
 from ..statistics.rows import validated
 from ..statistics.statistics import SufficientStatistics
 from .arviz_compat import smoothed_log_weights
+from .draws import Draws
+from .prediction import gaussian_log_density
 
 
 def leave_one_out(

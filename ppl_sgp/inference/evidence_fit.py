@@ -16,11 +16,11 @@ from numpyro.infer import init_to_value
 from numpyro.infer.util import log_density
 from scipy.optimize import minimize
 
-from . import _checks
-from .draws import compressed_sites
-from .evidence import log_evidence
-from .statistics.statistics import SufficientStatistics
-from .tracing import draw_once, is_improper
+from .._internal import checks
+from ..evidence import log_evidence
+from ..posteriors.draws import compressed_sites
+from ..sites.tracing import draw_once, is_improper
+from ..statistics.statistics import SufficientStatistics
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,7 +121,7 @@ def fit_evidence(
     best = min(ends, key=lambda end: end.fun)
     values = constrained(jnp.asarray(best.x, flat.dtype))
     if not best.success:
-        _checks.warn(f"fit_evidence has not converged: {best.message}. Raise `max_iterations` or rescale the data.")
+        checks.warn(f"fit_evidence has not converged: {best.message}. Raise `max_iterations` or rescale the data.")
     return EvidenceFit(
         values=values,
         log_evidence=_log_evidence_at(model, statistics, values),

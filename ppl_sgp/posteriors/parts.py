@@ -8,9 +8,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from .bases.basis import Basis
-from .bases.rotated import RotatedBasis
-from .bases.stack import StackedBasis
+from ..bases.basis import Basis
+from ..bases.rotated import RotatedBasis
+from ..bases.stack import StackedBasis
 from .prediction import Prediction
 
 

@@ -9,9 +9,9 @@ import jax.numpy as jnp
 import numpyro
 import numpyro.distributions as dist
 
-from ._batching import full_precision
-from .bases.basis import Basis
-from .priors import DiagonalPrior, WeightPrior
+from .._internal.batching import full_precision
+from ..bases.basis import Basis
+from ..priors import DiagonalPrior, WeightPrior
 
 
 class LatentGP:

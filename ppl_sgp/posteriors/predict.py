@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from . import _checks
-from .augment import Augmentation, AugmentedPrediction, NewCentres
+from .._internal import checks
+from ..statistics.statistics import SufficientStatistics
+from .augmentation import Augmentation, AugmentedPrediction, NewCentres
 from .draws import Draws, KnownDraws
 from .parts import PartialPrediction, chosen_parts
 from .prediction import Prediction
-from .statistics.statistics import SufficientStatistics
 
 
 def predict(
@@ -87,7 +87,7 @@ def from_draws(
 
 def prediction_inputs(X_new: Any, row_weights: Any, input_dim: int) -> tuple[np.ndarray, np.ndarray]:
     """New inputs and the weights of their rows, checked, in float64."""
-    _checks.inputs_matrix(X_new, input_dim, "predict")
+    checks.inputs_matrix(X_new, input_dim, "predict")
     X_new = np.asarray(X_new, dtype=np.float64)
     if not np.isfinite(X_new).all():
         raise ValueError("predict: `X_new` has entries that are not finite; drop or impute those rows first.")

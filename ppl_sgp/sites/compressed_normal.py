@@ -10,10 +10,10 @@ from numpyro.distributions import constraints
 from numpyro.distributions.util import validate_sample
 from numpyro.util import is_prng_key
 
-from .. import _checks
-from .._batching import vectorize
+from .._internal import checks
+from .._internal.batching import vectorize
 from ..statistics.statistics import SufficientStatistics
-from .support import (
+from .compressed_distribution import (
     CompressedDistribution,
     check_arguments,
     null_directions,
@@ -62,7 +62,7 @@ class CompressedNormal(CompressedDistribution):
                 f"CompressedNormal: `weights` must have shape batch + ({statistics.num_features},), one entry a "
                 f"feature; got {jnp.shape(weights)}."
             )
-        dtype = _checks.common_dtype(weights, noise_scale)
+        dtype = checks.common_dtype(weights, noise_scale)
         require_precision("CompressedNormal", statistics, dtype)
         self.statistics = statistics
         self.weights, self.noise_scale = jnp.asarray(weights, dtype), jnp.asarray(noise_scale, dtype)

@@ -15,7 +15,7 @@ from numpyro.distributions.distribution import Independent
 from numpyro.distributions.util import validate_sample
 from numpyro.util import is_prng_key
 
-from .. import _checks
+from .._internal import checks
 
 #: A value counts as a level if it is this close, relative to the range of the levels: it may have been through float32.
 SAME = 1e-6
@@ -157,7 +157,7 @@ class DiscreteRelaxation(dist.Distribution):
         """All levels, shape (m̄,) + batch. Without ``expand`` batches of equal levels keep axes of size one."""
         levels = jnp.moveaxis(self.levels, -1, 0)
         shared = levels[(slice(None), *(slice(0, 1) for _ in self.batch_shape))]
-        alike = _checks.is_concrete(levels) and bool(np.all(np.asarray(levels) == np.asarray(shared)))
+        alike = checks.is_concrete(levels) and bool(np.all(np.asarray(levels) == np.asarray(shared)))
         return shared if alike and not expand else levels
 
     def expand(self, batch_shape: tuple[int, ...]) -> DiscreteRelaxation:
@@ -213,9 +213,9 @@ def _levels_of(base: Any, num_levels: int, support: Any) -> jax.Array:
             f"dist.Normal(0.0, 1.0); got {type(base).__name__}."
         )
     if support is None:
-        _checks.whole_number("num_levels", num_levels, 2, "DiscreteRelaxation")
+        checks.whole_number("num_levels", num_levels, 2, "DiscreteRelaxation")
         mean, scale = jnp.asarray(base.mean), jnp.sqrt(jnp.asarray(base.variance))
-        if _checks.is_concrete(mean, scale) and not (np.isfinite(mean).all() and np.isfinite(scale).all()):
+        if checks.is_concrete(mean, scale) and not (np.isfinite(mean).all() and np.isfinite(scale).all()):
             raise ValueError(
                 f"DiscreteRelaxation: {type(base).__name__} has no finite mean and variance to take the default levels "
                 "from; pass them as `support=`."
@@ -227,7 +227,7 @@ def _levels_of(base: Any, num_levels: int, support: Any) -> jax.Array:
         shape = jnp.broadcast_shapes(levels.shape[:-1], base.batch_shape)
         levels = jnp.broadcast_to(_leading(levels, len(shape) + 1), (*shape, *levels.shape[-1:]))
     _check_ascending(levels)
-    if _checks.is_concrete(levels, base):
+    if checks.is_concrete(levels, base):
         inside = np.asarray(jax.vmap(base.support, in_axes=-1, out_axes=-1)(levels))
         if not inside.all():
             raise ValueError(
@@ -240,7 +240,7 @@ def _levels_of(base: Any, num_levels: int, support: Any) -> jax.Array:
 def _check_ascending(levels: jax.Array) -> None:
     if levels.ndim == 0 or levels.shape[-1] < 2:
         raise ValueError(f"DiscreteRelaxation needs at least two levels; got shape {levels.shape}.")
-    if _checks.is_concrete(levels):
+    if checks.is_concrete(levels):
         values = np.asarray(levels)
         if not (np.isfinite(values).all() and (np.diff(values, axis=-1) > 0).all()):
             raise ValueError("DiscreteRelaxation: levels must be finite and strictly ascending; sort them.")
@@ -248,7 +248,7 @@ def _check_ascending(levels: jax.Array) -> None:
 
 def _floating(values: Any) -> jax.Array:
     array = jnp.asarray(values)
-    return array.astype(_checks.common_dtype(array))
+    return array.astype(checks.common_dtype(array))
 
 
 def _leading(array: Any, rank: int) -> jax.Array:

@@ -8,7 +8,7 @@ from numpyro.infer import MCMC, NUTS
 from scipy.special import logsumexp
 
 import ppl_sgp as sgp
-from ppl_sgp.diagnostics.arviz_compat import arviz, groups
+from ppl_sgp.posteriors.arviz_compat import arviz, groups
 
 N = 40
 PRIOR = {"lengthscale": (-1.0, 0.5), "amplitude": (0.0, 0.5), "noise_scale": (-1.5, 0.5)}  # of logarithms

@@ -1,0 +1,1 @@
+"""Shared by all stages: validation, pytrees, batches. Not part of the public API."""

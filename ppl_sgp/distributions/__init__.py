@@ -1,1 +1,0 @@
-"""NumPyro distributions over compressed data and weights."""

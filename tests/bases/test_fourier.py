@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import ppl_sgp as sgp
+from ppl_sgp.kernels.hyperprior_scales import lengthscale_prior
 from tests.builders import X64, by_lane
 
 SE = sgp.SquaredExponential
@@ -199,7 +200,7 @@ def test_from_data_covers_the_default_lengthscale_prior(input_dim, key, rng):
     X = rng.standard_normal((200, input_dim)) * 3
     basis = sgp.FourierBasis.from_data(key, X, 2000)
     assert len(basis.proposal) == 64 and basis.num_features == 2000
-    median, spread = sgp.scales.lengthscale_prior(np.std(X, axis=0))
+    median, spread = lengthscale_prior(np.std(X, axis=0))
     few = X[:40]
     for z in (-1.5, 0.0, 1.5):
         kernel = SE(np.asarray(median) * np.exp(spread * z))

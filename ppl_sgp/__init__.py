@@ -41,10 +41,10 @@ from .kernels import (
 )
 from .posteriors.augmentation import Augmentation
 from .posteriors.averaging import AveragedPrediction, average_predictions
-from .posteriors.leave_one_out import leave_one_out
-from .posteriors.predict import predict
+from .posteriors.one_line import leave_one_out, predict, to_arviz
+from .posteriors.posterior import Posterior, load_posterior, posterior
 from .posteriors.prediction import Prediction
-from .posteriors.to_arviz import EXTRA_FIELDS, to_arviz
+from .posteriors.to_arviz import EXTRA_FIELDS
 from .posteriors.weight_posterior import weight_posterior
 from .priors import BlockPrior, DensePrior, DiagonalPrior, HouseholderPrior, KroneckerPrior, WeightPrior
 from .relevance.classification import RelevanceClassifier, fit_relevance_classifier
@@ -93,6 +93,7 @@ __all__ = [
     "PeriodicBasis",
     "Polynomial",
     "PolynomialBasis",
+    "Posterior",
     "Prediction",
     "RationalQuadratic",
     "RelevanceClassifier",
@@ -120,12 +121,14 @@ __all__ = [
     "kernel_error",
     "latent",
     "leave_one_out",
+    "load_posterior",
     "log_evidence",
     "log_marginal_likelihood",
     "models",
     "observe",
     "observe_weights",
     "plots",
+    "posterior",
     "posterior_sbc",
     "predict",
     "predictive_entropy",

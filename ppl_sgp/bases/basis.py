@@ -57,6 +57,17 @@ class Basis(abc.ABC):
             "prior standard deviation of each weight, or use a basis that knows its kernels, such as FourierBasis."
         )
 
+    def residual_variance(self, X: np.ndarray) -> np.ndarray:
+        """The prior variance at inputs (n, d) that the features lack of a kernel of unit amplitude, shape (p, n).
+
+        One row for each of the p parts of the basis that stand for a frozen kernel with its own amplitude, here 0.
+        """
+        return np.zeros((0, len(X)))
+
+    def residual_amplitude(self, prior: WeightPrior) -> jax.Array:
+        """The squared amplitude of each of these parts under a prior of the weights, shape ``batch + (p,)``."""
+        return jnp.zeros((*prior.batch_shape, 0))
+
     def __call__(self, X: Any) -> jax.Array:
         """Features in JAX, in the floating dtype of ``X``.
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import xarray as xr
 
 from .._internal import checks
 from ..bases.fourier import FourierBasis
-from ..posteriors.draws import map_sites
-from ..sites.sparse_gp import SparseGP
+from ..posteriors.posterior import posterior
+from ..priors import WeightPrior
 from ..statistics.statistics import SufficientStatistics
 
 
@@ -66,15 +67,9 @@ def kernel_draws(
     start, ends = basis.host_features(origin[None]), basis.host_features(origin + displacement)
     frequencies = np.asarray(basis.frequencies) if isinstance(basis, FourierBasis) else np.empty((0, d))
 
-    def evaluate(fn, _):
-        if not isinstance(fn, SparseGP):
-            raise ValueError("kernel_draws: the model keeps its weights, so it has draws of functions, not of kernels.")
-        dtype = fn.noise_scale.dtype
-        covariance = jnp.asarray(ends, dtype) @ fn.prior.apply(jnp.asarray(start.T, dtype))[:, 0]
-        variance = jnp.broadcast_to(fn.prior.variance, (start.shape[1],))  # one for all weights, or one each
-        return covariance, variance[: len(frequencies)]
-
-    covariance, spectrum = map_sites(evaluate, model, samples, statistics, site)
+    prior = posterior(model, samples, statistics, site=site).marginal_parameters("kernel_draws").prior
+    covariance, spectrum = _covariances(prior, start, ends)
+    spectrum = spectrum[:, : len(frequencies)]
     data = {"covariance": (("draw", "lag"), np.asarray(covariance))}
     coords: dict[str, Any] = {"draw": np.arange(len(covariance))}
     coords |= {"lag": lags} if d == 1 and lags.ndim == 1 else {"displacement": (("lag", "input"), displacement)}
@@ -83,3 +78,15 @@ def kernel_draws(
         one_input = {"frequency": frequencies[:, 0]}
         coords |= one_input if d == 1 else {"wave_vector": (("frequency", "input"), frequencies)}
     return xr.Dataset(data, coords)
+
+
+@jax.jit
+def _covariances(priors: WeightPrior, start: Any, ends: Any) -> tuple[jax.Array, jax.Array]:
+    """Covariances (S, t) of f at one row of features (1, m) with others (t, m), and prior variances (S, m)."""
+
+    def under(prior: WeightPrior) -> tuple[jax.Array, jax.Array]:
+        dtype = checks.common_dtype(*jax.tree.leaves(prior))
+        covariance = jnp.asarray(ends, dtype) @ prior.apply(jnp.asarray(start.T, dtype))[:, 0]
+        return covariance, jnp.broadcast_to(prior.variance, (start.shape[1],))  # one for all weights, or one each
+
+    return jax.lax.map(under, priors)

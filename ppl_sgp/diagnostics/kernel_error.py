@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import xarray as xr
@@ -12,8 +14,8 @@ import xarray as xr
 from .._internal import checks
 from ..kernels import Kernel
 from ..models.basis_gp import BasisGP
-from ..posteriors.draws import map_sites
-from ..sites.sparse_gp import SparseGP
+from ..posteriors.posterior import posterior
+from ..priors import WeightPrior
 from ..statistics.statistics import SufficientStatistics
 
 
@@ -65,25 +67,29 @@ def kernel_error(
                 "kernel_error: the exact kernel of this model is not known. Give it as a function of a draw, such as "
                 "`kernel=lambda theta: sgp.Matern52(theta['lengthscale'], theta['amplitude'])`."
             )
-        known = model
-
-        def kernel(theta):
-            return known.kernel_at(theta, statistics.basis)
-
+        kernel = functools.partial(model.kernel_at, basis=statistics.basis)
+    of_model = posterior(model, samples, statistics, site=site)
+    prior = of_model.marginal_parameters("kernel_error").prior
     Phi = statistics.basis.host_features(points)
-
-    def evaluate(fn, draw):
-        if not isinstance(fn, SparseGP):
-            raise ValueError("kernel_error: the model keeps its weights, so it has draws of functions, not of kernels.")
-        dtype = fn.noise_scale.dtype
-        exact = kernel(draw)
-        if not isinstance(exact, Kernel):
-            raise ValueError(f"kernel_error: `kernel` must return a kernel; got {type(exact).__name__}.")
-        features, at = jnp.asarray(Phi, dtype), jnp.asarray(points, dtype)
-        K, implied = exact(at), features @ fn.prior.apply(features.T)
-        return jnp.linalg.norm(implied - K) / jnp.linalg.norm(K), jnp.trace(implied) / jnp.trace(K)
-
-    error, ratio = map(np.asarray, map_sites(evaluate, model, samples, statistics, site))
+    errors = jax.jit(functools.partial(_errors, kernel))(of_model.latent, prior, Phi, points)
+    error, ratio = map(np.asarray, errors)
     return xr.Dataset(
         {"relative_error": ("draw", error), "variance_ratio": ("draw", ratio)}, {"draw": np.arange(len(error))}
     )
+
+
+def _errors(
+    kernel: Callable[[dict[str, Any]], Kernel], draws: dict[str, Any], priors: WeightPrior, Phi: Any, points: Any
+) -> tuple[jax.Array, jax.Array]:
+    """Relative errors and ratios of variances (S,) at points (k, d) with features (k, m)."""
+
+    def at(pair: tuple[dict[str, Any], WeightPrior]) -> tuple[jax.Array, jax.Array]:
+        draw, prior = pair
+        exact, dtype = kernel(draw), checks.common_dtype(*jax.tree.leaves(prior))
+        if not isinstance(exact, Kernel):
+            raise ValueError(f"kernel_error: `kernel` must return a kernel; got {type(exact).__name__}.")
+        features = jnp.asarray(Phi, dtype)
+        K, implied = exact(jnp.asarray(points, dtype)), features @ prior.apply(features.T)
+        return jnp.linalg.norm(implied - K) / jnp.linalg.norm(K), jnp.trace(implied) / jnp.trace(K)
+
+    return jax.lax.map(at, (draws, priors))

@@ -21,7 +21,7 @@ from scipy.special import logsumexp
 from scipy.stats import multivariate_normal
 
 from .._internal import checks
-from ..posteriors.draws import checked_samples
+from ..posteriors.posterior import posterior
 from ..statistics.statistics import SufficientStatistics
 
 #: Draws for each parameter below which the normal distribution is not worth fitting.
@@ -72,7 +72,7 @@ def log_marginal_likelihood(
         >>> sgp.log_marginal_likelihood(model, rough, stats, jax.random.key(0)).standard_error < 0.5
         True
     """
-    checked, _ = checked_samples(model, samples, statistics, site)
+    checked = posterior(model, samples, statistics, site=site).latent
     data = (statistics,)
     seeded = handlers.seed(model, jax.random.key(0))
     flat = jax.vmap(lambda draw: ravel_pytree(unconstrain_fn(seeded, data, {}, draw))[0])(checked)

@@ -23,7 +23,8 @@ from ..bases.stack import StackedBasis
 from ..evidence import joint
 from ..models.basis_gp import BasisGP
 from ..models.hyperpriors import mean_excess
-from ..posteriors.draws import map_sites
+from ..posteriors.posterior import posterior
+from ..posteriors.site_draws import MarginalParameters, SiteParameters
 from ..sites.tracing import draw_once, is_improper, prior_draws
 from ..statistics.statistics import SufficientStatistics
 from .finding import Finding
@@ -57,13 +58,8 @@ def basis_findings(
     thinned = {name: values[::step] for name, values in samples.items()}
     m = statistics.num_features
 
-    def look(fn: Any, _: Any) -> tuple[Any, Any, Any]:
-        if not hasattr(fn, "prior"):
-            return jnp.asarray(1.0), jnp.asarray(0.0), jnp.min(fn.noise_scale)
-        share = effective_share(statistics.basis, fn.prior.log_variance)
-        return share, jnp.max(_used(statistics, fn.prior, fn.noise_scale)), jnp.min(fn.noise_scale)
-
-    share, used, noise = (np.asarray(part) for part in map_sites(look, model, thinned, statistics, site))
+    parameters = posterior(model, thinned, statistics, site=site).parameters()
+    share, used, noise = map(np.asarray, _looked_at(statistics, parameters))
     if np.median(share) < FEW_FEATURES:
         yield Finding(
             "few effective features",
@@ -87,6 +83,20 @@ def basis_findings(
             "If y is noisy, give the noise a prior that says so, and fewer features than rows.",
         )
     yield from _duplicates(statistics)
+
+
+@jax.jit
+def _looked_at(statistics: SufficientStatistics, parameters: SiteParameters) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Share of effective features, number of features used by the data and least noise scale at each draw."""
+
+    def look(each: SiteParameters) -> tuple[jax.Array, jax.Array, jax.Array]:
+        noise = jnp.min(each.noise_scale)
+        if not isinstance(each, MarginalParameters):
+            return jnp.asarray(1.0), jnp.asarray(0.0), noise
+        share = effective_share(statistics.basis, each.prior.log_variance)
+        return share, jnp.max(_used(statistics, each.prior, each.noise_scale)), noise
+
+    return jax.lax.map(look, parameters)
 
 
 def _has_its_kernel(

@@ -10,8 +10,7 @@ from scipy.optimize import elementwise
 from scipy.special import erf, ndtr, ndtri
 
 from .._internal import checks
-from ..posteriors.averaging import AveragedPrediction
-from ..posteriors.prediction import Prediction, mixture_log_density
+from ..posteriors.mixture import MixturePrediction, mixture_log_density
 
 #: Pairs of draws that enter the CRPS, if there are more; but each draw is paired with at least so many others.
 PAIRS, PARTNERS = 20_000, 40
@@ -21,9 +20,7 @@ QUANTILE_TOLERANCE = 1e-8
 ARRAYS = 12
 
 
-def calibrate_regression(
-    prediction: Prediction | AveragedPrediction, y: Any, *, levels: Any = (0.5, 0.8, 0.9, 0.95)
-) -> xr.Dataset:
+def calibrate_regression(prediction: MixturePrediction, y: Any, *, levels: Any = (0.5, 0.8, 0.9, 0.95)) -> xr.Dataset:
     """Score predictions of held-out rows: are they calibrated, and how sharp are they?
 
     Each row's predictive is the mixture, over draws (and models), of the Gaussians of a new y, noise included; nothing
@@ -67,7 +64,7 @@ def calibrate_regression(
         True
     """
     levels = checks.probabilities("levels", levels, "calibrate_regression")
-    if not isinstance(prediction, Prediction | AveragedPrediction):
+    if not isinstance(prediction, MixturePrediction):
         raise ValueError(
             "calibrate_regression: `prediction` must be an `sgp.Prediction`, made by `sgp.predict` or by the `predict` "
             f"of relevance vectors, or an average of some; got {type(prediction).__name__}."
@@ -75,9 +72,9 @@ def calibrate_regression(
     y_rows, weights = _checked_observations(prediction, y), prediction.component_weights
     parts = [
         _score(y_rows[:, rows], mean, np.sqrt(variance), weights, levels)
-        for rows, mean, variance in prediction.components(arrays=ARRAYS)
+        for rows, mean, variance in prediction.components(noise=True, arrays=ARRAYS)
     ]
-    scores = RowScores(*(prediction._shaped(np.concatenate(part, axis=-1)) for part in zip(*parts, strict=True)))
+    scores = RowScores(*(prediction.shaped(np.concatenate(part, axis=-1)) for part in zip(*parts, strict=True)))
     output = ("output",) if scores.pit.ndim == 2 else ()
     half = levels.reshape(-1, *[1] * scores.pit.ndim) / 2
     return xr.Dataset(
@@ -187,14 +184,9 @@ def _partners(num_draws: int) -> tuple[np.ndarray, np.ndarray]:
     return lags, np.where(2 * lags == num_draws, 1, 2)
 
 
-def _checked_observations(prediction: Prediction | AveragedPrediction, y: Any) -> np.ndarray:
+def _checked_observations(prediction: MixturePrediction, y: Any) -> np.ndarray:
     """Observations as (q, n), in float64."""
     y = prediction.observations("y", y, "calibrate_regression")
     if y.size == 0:
         raise ValueError("calibrate_regression: there are no rows; predict at held-out inputs first.")
-    if not np.isfinite(y).all():
-        raise ValueError(
-            f"calibrate_regression: {np.sum(~np.isfinite(y))} entries of `y` are not finite; drop those rows from `y` "
-            "and from the prediction."
-        )
     return y

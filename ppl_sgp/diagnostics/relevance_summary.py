@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import xarray as xr
 
-from ..posteriors.draws import map_sites
+from ..posteriors.posterior import posterior
+from ..posteriors.site_draws import MarginalParameters
 from ..posteriors.weight_posterior import posterior_factors
 from ..priors import DiagonalPrior
-from ..sites.sparse_gp import SparseGP
 from ..statistics.statistics import SufficientStatistics
 
 
@@ -51,18 +52,14 @@ def relevance_summary(
         {'centre 0': 0.0, 'centre 1': 1.0, 'centre 2': 0.0}
     """
 
-    def evaluate(fn, _):
-        if not isinstance(fn, SparseGP) or not isinstance(fn.prior, DiagonalPrior) or fn.batch_shape:
-            raise ValueError(
-                "relevance_summary needs a model of one output that marginalises independent weights, by `sgp.observe` "
-                "with a DiagonalPrior. Draws of a run that kept its weights go with the marginal model, such as "
-                "`sgp.models.relevance_vector_machine()`."
-            )
-        loc, factor = posterior_factors(fn.statistics, fn.prior, fn.noise_scale)
-        variance = factor**2 if factor.ndim == loc.ndim else jnp.sum(factor**2, axis=-1)
-        return loc, variance, 1 - variance / fn.prior.variance
-
-    loc, variance, determined = map(np.asarray, map_sites(evaluate, model, samples, statistics, site))
+    parameters = posterior(model, samples, statistics, site=site).marginal_parameters("relevance_summary")
+    if not isinstance(parameters.prior, DiagonalPrior) or statistics.num_outputs > 1:
+        raise ValueError(
+            "relevance_summary needs a model of one output that marginalises independent weights, by `sgp.observe` "
+            "with a DiagonalPrior. Draws of a run that kept its weights go with the marginal model, such as "
+            "`sgp.models.relevance_vector_machine()`."
+        )
+    loc, variance, determined = map(np.asarray, _marginals(statistics, parameters))
     determined = determined.clip(0, 1)
     return xr.Dataset(
         {
@@ -74,3 +71,17 @@ def relevance_summary(
         },
         coords={"draw": np.arange(len(loc)), **statistics.basis.feature_coords},
     )
+
+
+@jax.jit
+def _marginals(
+    statistics: SufficientStatistics, parameters: MarginalParameters
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Means and variances of each weight at each draw, and how much the data determine it, (S, m) each."""
+
+    def at(each: MarginalParameters) -> tuple[jax.Array, jax.Array, jax.Array]:
+        loc, factor = posterior_factors(statistics, each.prior, each.noise_scale)
+        variance = factor**2 if factor.ndim == loc.ndim else jnp.sum(factor**2, axis=-1)
+        return loc, variance, 1 - variance / each.prior.variance
+
+    return jax.lax.map(at, parameters)

@@ -10,8 +10,8 @@ import numpy as np
 
 from .._internal import checks
 from ..posteriors.arviz_compat import pareto_k
-from ..posteriors.draws import inspect_sites
-from ..posteriors.to_arviz import to_arviz
+from ..posteriors.one_line import to_arviz
+from ..sites.tracing import observed_site
 from ..statistics.statistics import SufficientStatistics
 from .finding import Finding
 from .model_checks import basis_findings, domain_findings, pareto_findings, prior_findings
@@ -85,7 +85,7 @@ def report(
     extra = {name: np.asarray(values) for name, values in mcmc.get_extra_fields(group_by_chain=True).items()}
     samples = {name: values.reshape(-1, *values.shape[2:]) for name, values in by_chain.items()}
     model, depth = mcmc.sampler.model, getattr(mcmc.sampler, "_max_tree_depth", None)
-    latent, _ = inspect_sites(model, statistics, site)  # what is computed from them may well be constant
+    latent = observed_site(model, statistics, site).latent  # what is computed from them may well be constant
     findings = [
         *chain_findings({name: by_chain[name] for name in latent}),
         *sampler_findings(extra, depth if depth is None else int(np.max(depth))),

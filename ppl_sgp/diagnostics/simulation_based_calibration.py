@@ -20,9 +20,9 @@ from numpyro.infer.mcmc import MCMCKernel
 
 from .._internal import checks
 from .._internal.pytree import rebuild
-from ..posteriors.draws import Draws, checked_samples, inspect_sites
+from ..posteriors.posterior import posterior
 from ..sites.compressed_normal import CompressedNormal
-from ..sites.tracing import draw_once, is_improper, prior_draws
+from ..sites.tracing import draw_once, is_improper, observed_site, prior_draws
 from ..statistics.compressed import Compressed
 from ..statistics.statistics import SufficientStatistics
 from .simulated_ranks import simulated_ranks
@@ -85,7 +85,8 @@ def simulation_based_calibration(
     owner = "simulation_based_calibration"
     settings = _settings(num_warmup, num_draws, thinning, owner)
     checks.whole_number("num_simulations", num_simulations, 1, owner)
-    latent, name = inspect_sites(model, statistics, site)
+    observed = observed_site(model, statistics, site)
+    latent, name = observed.latent, observed.name
     _require_proper(model, statistics)
     _require_sampler(model, statistics, kernel)
     key_truth, key_chains = jax.random.split(key)
@@ -117,11 +118,12 @@ def posterior_sbc(
     :return: as :func:`simulation_based_calibration`, whose other parameters these are.
     """
     settings = _settings(num_warmup, num_draws, thinning, "posterior_sbc")
-    truths, name = checked_samples(model, samples, statistics, site)
+    known = posterior(model, samples, statistics, site=site, max_memory=2e8)
+    truths, name = known.latent, known.site
     _require_sampler(model, statistics, kernel)
     key_data, key_chains = jax.random.split(key)
     projections, rng = [], np.random.default_rng(np.asarray(jax.random.key_data(key_data)).ravel())
-    for batch in Draws(model, samples, statistics, site, 2e8):
+    for batch in known.weights.batches():
         key_data, key_batch = jax.random.split(key_data)
         weights = batch.weights(rng.standard_normal(batch.loc.shape))
         single = np.ndim(statistics.moments.sum_squares) == 0

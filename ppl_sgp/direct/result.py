@@ -9,8 +9,8 @@ import jax
 import numpy as np
 from scipy.special import logsumexp
 
+from ..posteriors.mixture import gaussian_log_density
 from ..posteriors.predict import prediction_inputs
-from ..posteriors.prediction import gaussian_log_density
 from .posterior import DiscretePosterior, FunctionPrediction, LinearPosterior
 
 

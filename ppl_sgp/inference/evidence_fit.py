@@ -18,8 +18,7 @@ from scipy.optimize import minimize
 
 from .._internal import checks
 from ..evidence import log_evidence
-from ..posteriors.draws import compressed_sites
-from ..sites.tracing import draw_once, is_improper
+from ..sites.tracing import compressed_sites, draw_once, is_improper
 from ..statistics.statistics import SufficientStatistics
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..posteriors.arviz_compat import pareto_k
-from ..posteriors.leave_one_out import loo_pit
+from ..posteriors.posterior import posterior
 from ..statistics.statistics import SufficientStatistics
 from ._axes import axes, finite
 from .calibration import draw_pit
@@ -95,5 +95,6 @@ def plot_loo_pit(
         >>> int(sum(bar.get_height() for bar in ax.patches[:10]))
         50
     """
-    pit = loo_pit(model, samples, statistics, X, y, row_weights, site, max_memory)
+    of_model = posterior(model, samples, statistics, site=site, max_memory=max_memory)
+    pit = of_model.loo_pit(X, y, row_weights=row_weights)
     return draw_pit(axes(ax), pit.ravel(), bins, "leave-one-out PIT")

@@ -10,8 +10,7 @@ from scipy.special import ndtri
 from .._internal import checks
 from ..diagnostics.regression_calibration import lower_quantile
 from ..direct.result import DiscretePrediction
-from ..posteriors.averaging import AveragedPrediction
-from ..posteriors.prediction import Prediction
+from ..posteriors.mixture import MixturePrediction
 from ._axes import NEUTRAL, axes, finite
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ KNOWN = 1e-6
 
 
 def plot_predictive(
-    prediction: Prediction | AveragedPrediction | DiscretePrediction,
+    prediction: MixturePrediction | DiscretePrediction,
     X_new: Any,
     *,
     X: Any = None,
@@ -70,7 +69,7 @@ def plot_predictive(
     """
     x = _inputs("X_new", X_new)
     levels = np.sort(checks.probabilities("levels", np.ravel(levels), "plot_predictive"))
-    if not isinstance(prediction, (Prediction, AveragedPrediction, DiscretePrediction)):
+    if not isinstance(prediction, (MixturePrediction, DiscretePrediction)):
         raise ValueError(
             "plot_predictive: `prediction` must come from `sgp.predict` or the `predict` of a regression; got "
             f"{type(prediction).__name__}."
@@ -144,7 +143,7 @@ def _chosen_output(shape: tuple[int, ...], output: int | None) -> int:
 
 
 def _moments_and_quantiles(
-    prediction: Prediction | AveragedPrediction | DiscretePrediction,
+    prediction: MixturePrediction | DiscretePrediction,
     probabilities: np.ndarray,
     noise: bool,
     output: int,

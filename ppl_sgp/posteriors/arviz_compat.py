@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import types
 import warnings
 from types import ModuleType
 from typing import Any
@@ -9,6 +10,8 @@ from typing import Any
 import numpy as np
 import xarray as xr
 from scipy.special import logsumexp
+
+from .runs import Run
 
 #: Up to here importance weights can be relied on, given enough draws (Vehtari et al. 2024).
 LARGEST_K = 0.7
@@ -24,12 +27,13 @@ def arviz() -> ModuleType:
     return arviz
 
 
-def from_mcmc(mcmc: Any, coords: dict[str, Any], dims: dict[str, Any] | None, features: dict[str, Any]) -> Any:
-    """Posterior and sample statistics of a NumPyro run, without the compressed data ArviZ finds in the model.
+def container_of(run: Run, coords: dict[str, Any], dims: dict[str, list[str]] | None, features: dict[str, Any]) -> Any:
+    """Posterior and sample statistics of a run, without the compressed data ArviZ finds in the model.
 
     ``features`` are further coordinates of the posterior, for variables over features.
     """
-    container = arviz().from_numpyro(mcmc, log_likelihood=False, coords=coords, dims=dims)
+    known = run.dims if run.model is None else None
+    container = arviz().from_numpyro(_as_mcmc(run), log_likelihood=False, coords=coords, dims=dims or known)
     for group in ("observed_data", "log_likelihood"):
         if group in groups(container):
             del container[group]
@@ -39,6 +43,27 @@ def from_mcmc(mcmc: Any, coords: dict[str, Any], dims: dict[str, Any] | None, fe
         del container["posterior"]
         attach(container, {"posterior": labelled})
     return container
+
+
+def site_dims(run: Run) -> dict[str, list[str]]:
+    """Names of the dimensions of each site of a run, after those of chains and draws."""
+    posterior = container_of(run, {}, None, {})["posterior"]
+    return {str(name): [str(dim) for dim in posterior[name].dims[2:]] for name in posterior.data_vars}
+
+
+def _as_mcmc(run: Run) -> Any:
+    """What ArviZ asks of a NumPyro ``MCMC``."""
+    draws = next(iter(run.by_chain.values())).shape[1]
+    return types.SimpleNamespace(
+        num_chains=run.num_chains,
+        num_samples=draws,
+        thinning=1,
+        sampler=types.SimpleNamespace(model=run.model),
+        _args=(run.data,),
+        _kwargs={},
+        get_samples=lambda group_by_chain: run.by_chain,
+        get_extra_fields=lambda group_by_chain: run.extra,
+    )
 
 
 def groups(container: Any) -> list[str]:

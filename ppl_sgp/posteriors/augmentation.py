@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
-from collections.abc import Iterator
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -17,8 +16,8 @@ from ..bases.frozen_kernel import evaluate
 from ..bases.rotated import RotatedBasis
 from ..kernels import Kernel
 from ..statistics.rows import validated
-from .draws import Draws, KnownDraws, WeightDraws
 from .prediction import Prediction
+from .weights import WeightDraws, WeightPosteriors
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,46 +66,53 @@ class Augmentation:
         checks.positive("scale", 1.0 if self.scale is None else self.scale, "Augmentation")
 
 
+class Columns(NamedTuple):
+    """New features at n inputs, φ over the training rows: k(x, x) (n,), ‖φ‖² (n,), Φᵀφ (n, m) and φᵀy (q, n)."""
+
+    own: np.ndarray
+    square: np.ndarray
+    cross: np.ndarray
+    product: np.ndarray
+
+
 class NewCentres:
-    """An augmentation for the draws of one model.
+    """An augmentation for the weights of one model.
 
     :param augmentation: what was asked for.
-    :param draws: posteriors of the weights.
+    :param weights: posteriors of the weights.
     :param max_memory: bytes that intermediate results may take.
-    :raises ValueError: if rows and draws do not fit together, or there is no kernel or no scale.
+    :raises ValueError: if rows and weights do not fit together, or there is no kernel or no scale.
     """
 
-    def __init__(self, augmentation: Augmentation, draws: Draws | KnownDraws, max_memory: float) -> None:
-        X, y, omega = validated(draws.basis, augmentation.X, augmentation.y, augmentation.row_weights)
+    def __init__(self, augmentation: Augmentation, weights: WeightPosteriors, max_memory: float) -> None:
+        X, y, omega = validated(weights.basis, augmentation.X, augmentation.y, augmentation.row_weights)
         y = y[:, None] if y.ndim == 1 else y
-        if y.shape[1] != draws.num_outputs:
-            raise ValueError(f"Augmentation: `y` must have {draws.num_outputs} output(s); got {y.shape[1]}.")
-        self._draws, self._X, self._y, self._max_memory = draws, X, y, max_memory
+        if y.shape[1] != weights.num_outputs:
+            raise ValueError(f"Augmentation: `y` must have {weights.num_outputs} output(s); got {y.shape[1]}.")
+        self._basis, self._X, self._y, self._max_memory = weights.basis, X, y, max_memory
         self._omega = np.ones(len(X)) if omega is None else omega
-        self._kernel = _kernel_of(draws.basis, augmentation.kernel)
+        self._kernel = _kernel_of(weights.basis, augmentation.kernel)
         scale = np.sqrt(np.mean(y**2)) if augmentation.scale is None else augmentation.scale
         if not scale > 0:
             raise ValueError("Augmentation: y is identically zero, so it says nothing about `scale`; pass one.")
         self._scale = float(scale)
 
-    def pointwise(self, X_new: np.ndarray, Phi: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        """Mean and variance (b, q, n) of f at inputs (n, d) with features (n, m), and noise (b, q), by batches."""
-        own, square, cross, product = self._columns(X_new)
-        for draws in self._draws:
-            mean, variance, noise = draws.pointwise(Phi)
-            noise_variance = noise[..., None] ** 2
-            e = own - _products(draws, Phi, cross) / noise_variance
-            s = (square - draws.variance(cross) / noise_variance) / noise_variance
-            q = (product - draws.loc @ cross.T) / noise_variance
-            information = (own / self._scale) ** 2 + s.clip(min=0)
-            # A new feature that is zero at its own row, and at all others, changes nothing.
-            gain = np.divide(e, information, out=np.zeros_like(e), where=information > 0)
-            yield mean + gain * q, variance + gain * e, noise
+    def moments(self, draws: WeightDraws, Phi: np.ndarray, columns: Columns) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and variance (b, q, n) of f at inputs with features (n, m)."""
+        own, square, cross, product = columns
+        mean, variance, noise_variance = draws.mean(Phi), draws.variance(Phi), draws.noise_scale[..., None] ** 2
+        e = own - _products(draws, Phi, cross) / noise_variance
+        s = (square - draws.variance(cross) / noise_variance) / noise_variance
+        q = (product - draws.mean(cross)) / noise_variance
+        information = (own / self._scale) ** 2 + s.clip(min=0)
+        # A new feature that is zero at its own row, and at all others, changes nothing.
+        gain = np.divide(e, information, out=np.zeros_like(e), where=information > 0)
+        return mean + gain * q, variance + gain * e
 
-    def _columns(self, X_new: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """k(x, x) (n,), ‖φ‖² (n,), Φᵀφ (n, m) and φᵀy (q, n) over the training rows, for each new row."""
+    def columns(self, X_new: np.ndarray) -> Columns:
+        """What the training rows say of the new features of some inputs."""
         own = evaluate(_diagonal, (self._kernel,), X_new, np)
-        m = self._draws.basis.num_features
+        m = self._basis.num_features
         square, cross = np.zeros(len(X_new)), np.zeros((len(X_new), m))
         product = np.zeros((self._y.shape[1], len(X_new)))
         size = max(1, int(self._max_memory // (16 * (m + len(X_new)))))
@@ -115,9 +121,9 @@ class NewCentres:
             column = evaluate(_values, (self._kernel, X_new), self._X[part], np)
             weighted = self._omega[part, None] * column
             square += np.sum(weighted * column, axis=0)
-            cross += weighted.T @ self._draws.basis.host_features(self._X[part])
+            cross += weighted.T @ self._basis.host_features(self._X[part])
             product += self._y[part].T @ weighted
-        return own, square, cross, product
+        return Columns(own, square, cross, product)
 
 
 class AugmentedPrediction(Prediction):
@@ -128,33 +134,21 @@ class AugmentedPrediction(Prediction):
         self._centres = centres
 
     @cached_property
-    def mean(self) -> np.ndarray:
-        """Mean of f, and of y."""
-        return self._shaped(self._row_moments[0])
-
-    @cached_property
-    def variance(self) -> np.ndarray:
-        """Variance of f."""
-        return self._shaped(self._row_moments[1])
-
-    @cached_property
-    def _row_moments(self) -> tuple[np.ndarray, np.ndarray]:
-        """Mean and variance of the mixture over draws, (q, n_new): the new features have no moments in common."""
-        means, variances = [], []
-        for _, mean, variance in self.components(noise=False):
-            means.append(mean.mean(axis=0))
-            variances.append(variance.mean(axis=0) + mean.var(axis=0))
-        return np.concatenate(means, axis=-1), np.concatenate(variances, axis=-1)
+    def _moments(self) -> tuple[np.ndarray, np.ndarray]:
+        return self._moments_by_rows()  # the new features have no moments in common
 
     def _features_of(self, X_new: np.ndarray) -> np.ndarray:
         with warnings.catch_warnings():  # of rows far from all centres, which the new features are for
             warnings.filterwarnings("ignore", message="CentredBasis: .* lie far from all centres")
             return super()._features_of(X_new)
 
-    def _pointwise(self, rows: slice, Phi: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        return self._centres.pointwise(self._X_new[rows], Phi)
+    def _given(self, rows: slice) -> Columns:
+        return self._centres.columns(self._X_new[rows])
 
-    def sample_draws(self, key: jax.Array, indices: np.ndarray, noise: bool = True) -> np.ndarray:
+    def _moments_of(self, draws: WeightDraws, Phi: np.ndarray, given: Columns) -> tuple[np.ndarray, np.ndarray]:
+        return self._centres.moments(draws, Phi, given)
+
+    def sample_draws(self, key: jax.Array, indices: np.ndarray, noise: bool | None = None) -> np.ndarray:
         """Refused: each row is predicted by a model of its own."""
         raise ValueError("An augmented prediction has no joint draws over rows; predict without `augment` for those.")
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
 import jax
 import numpy as np
-from scipy.special import logsumexp
 
-from .prediction import Prediction, row_blocks
+from .mixture import MixturePrediction
 
 
-def average_predictions(predictions: Sequence[Prediction], weights: Any = None) -> AveragedPrediction:
+def average_predictions(predictions: Sequence[MixturePrediction], weights: Any = None) -> AveragedPrediction:
     """The mixture of the predictions of several models at the same inputs.
 
     Stacking weights come from ``az.compare`` of the containers of :func:`~ppl_sgp.to_arviz` (Yao et al. 2018, Using
@@ -56,74 +55,58 @@ def average_predictions(predictions: Sequence[Prediction], weights: Any = None) 
     return AveragedPrediction(predictions, shares / shares.sum())
 
 
-class AveragedPrediction:
+class AveragedPrediction(MixturePrediction):
     """A mixture of predictions; made by :func:`average_predictions`. The variance of a new y adds the noise variance.
 
     :ivar weights: of each prediction, shape (k,).
     """
 
-    def __init__(self, predictions: list[Prediction], weights: np.ndarray) -> None:
+    def __init__(self, predictions: list[MixturePrediction], weights: np.ndarray) -> None:
         self._predictions, self.weights = predictions, weights
+        self.num_outputs = predictions[0].num_outputs
+        shares = zip(weights, predictions, strict=True)
+        self.component_weights = np.concatenate([share * each.component_weights for share, each in shares])
 
-    @cached_property
-    def mean(self) -> np.ndarray:
-        """Mean of f, and of y, shape (n_new,) or (n_new, q)."""
-        return self._averaged([each.mean for each in self._predictions])
-
-    @cached_property
-    def variance(self) -> np.ndarray:
-        """Variance of f, within models and between them."""
-        return self._averaged([each.variance + (each.mean - self.mean) ** 2 for each in self._predictions])
+    @property
+    def has_noise(self) -> bool:  # type: ignore[override]
+        """Whether y is f and noise."""
+        return all(each.has_noise for each in self._predictions)
 
     @property
     def noise_variance(self) -> Any:
         """Mean of the noise variance (of a row of weight one)."""
-        return self._averaged([each.noise_variance for each in self._predictions])
+        return np.tensordot(self.weights, np.stack([each.noise_variance for each in self._predictions]), axes=1)
 
     @property
-    def num_outputs(self) -> int:
-        """The number of outputs q."""
-        return self._predictions[0].num_outputs
+    def num_rows(self) -> int:
+        """The number of new rows."""
+        return self._predictions[0].num_rows
 
     @property
-    def component_weights(self) -> np.ndarray:
-        """Weights of :meth:`components` in the mixture: of each model's draws its share, equally."""
-        shares = zip(self.weights, self._predictions, strict=True)
-        return np.concatenate([share * each.component_weights for share, each in shares])
+    def one_output(self) -> bool:
+        """Whether y has one column."""
+        return self._predictions[0].one_output
 
-    def components(self, noise: bool = True, arrays: int = 3) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
-        """The Gaussians whose mixture the prediction is, those of one model after the other, in blocks of rows.
+    def rows_at_once(self, arrays: int) -> int:
+        """How many rows keep within the smallest memory cap, with the components of all models."""
+        # Each leaves room for its own components: a share of those of all.
+        more = [len(self.component_weights) / len(each.component_weights) for each in self._predictions]
+        sizes = zip(self._predictions, more, strict=True)
+        return min(each.rows_at_once(int(np.ceil(arrays * factor))) for each, factor in sizes)
 
-        :param noise: of a new y; if false, of f.
-        :param arrays: how many arrays of a block's size its user holds, for the memory cap.
-        :return: rows, and means and variances, shape (draws of all models, q, rows).
-        """
-        per_row = arrays * len(self.component_weights) * self.num_outputs
-        size = min(each._block_size(per_row) for each in self._predictions)
-        for rows in row_blocks(len(self.mean), size):
-            parts = [each._components_of(rows, noise) for each in self._predictions]
-            mean, variance = (np.concatenate(part) for part in zip(*parts, strict=True))
-            yield rows, mean, variance
+    def gaussians(self, rows: slice, noise: bool) -> tuple[np.ndarray, np.ndarray]:
+        """Means and variances of the components at some rows, those of one model after the other."""
+        parts = [each.gaussians(rows, noise) for each in self._predictions]
+        mean, variance = (np.concatenate(part) for part in zip(*parts, strict=True))
+        return mean, variance
 
-    def observations(self, name: str, y_new: Any, owner: str) -> np.ndarray:
-        """New observations in the shape of :attr:`mean` as (q, n_new), in float64; other shapes are refused."""
-        return self._predictions[0].observations(name, y_new, owner)
+    @cached_property
+    def _moments(self) -> tuple[np.ndarray, np.ndarray]:
+        means, variances = (np.stack(part) for part in zip(*(each._moments for each in self._predictions), strict=True))
+        mean = np.tensordot(self.weights, means, axes=1)
+        return mean, np.tensordot(self.weights, variances + (means - mean) ** 2, axes=1)
 
-    def _shaped(self, values: np.ndarray) -> np.ndarray:
-        return self._predictions[0]._shaped(values)
-
-    def _averaged(self, values: list[Any]) -> Any:
-        return np.tensordot(self.weights, np.stack(values), axes=1)
-
-    def log_density(self, y_new: Any) -> np.ndarray:
-        """Log predictive density of each new observation, of the mixture, in nats.
-
-        :param y_new: observations, shape of :attr:`mean`.
-        """
-        densities = np.stack([each.log_density(y_new) for each in self._predictions])
-        return logsumexp(densities, axis=0, b=self.weights.reshape(-1, *[1] * (densities.ndim - 1)))
-
-    def sample(self, key: jax.Array, num_samples: int = 1, noise: bool = True) -> np.ndarray:
+    def sample(self, key: jax.Array, num_samples: int = 1, noise: bool | None = None) -> np.ndarray:
         """Joint draws at all new inputs, each of one model, drawn with its weight.
 
         :param key: a JAX random key.

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import jax
 import numpy as np
 
 from ..bases.basis import Basis
@@ -20,6 +19,8 @@ class PartialPrediction(Prediction):
     :param kept: whether each feature of the stack belongs to these parts, shape (m,).
     """
 
+    has_noise = False
+
     def __init__(self, *of_all: Any, kept: np.ndarray) -> None:
         super().__init__(*of_all)
         self._kept = kept
@@ -27,19 +28,10 @@ class PartialPrediction(Prediction):
     @property
     def noise_variance(self) -> Any:
         """Refused: y is the sum of all parts and noise."""
-        _require_no_noise(True)
+        self._with_noise(True)
 
     def _features_of(self, X_new: np.ndarray) -> np.ndarray:
-        return _features(self._draws.basis, X_new, self._kept)
-
-    def _components_of(self, rows: slice, noise: bool) -> tuple[np.ndarray, np.ndarray]:
-        _require_no_noise(noise)
-        return super()._components_of(rows, noise)
-
-    def sample_draws(self, key: jax.Array, indices: np.ndarray, noise: bool = True) -> np.ndarray:
-        """One joint draw for each of the given hyperparameter draws: with ``noise=False``, since y is of all parts."""
-        _require_no_noise(noise)
-        return super().sample_draws(key, indices, noise)
+        return _features(self._weights.basis, X_new, self._kept)
 
 
 def chosen_parts(basis: Basis, parts: int | Sequence[int]) -> np.ndarray:
@@ -64,11 +56,3 @@ def _features(basis: Basis, X: Any, kept: np.ndarray) -> np.ndarray:
     if isinstance(basis, RotatedBasis):
         return _features(basis.basis, X, kept) @ np.asarray(basis.rotation)
     return basis.host_features(X) * kept
-
-
-def _require_no_noise(noise: bool) -> None:
-    if noise:
-        raise ValueError(
-            "A prediction of `parts` has no noise: y is the sum of all parts and noise. Pass `noise=False`, or predict "
-            "without `parts` for densities and scores of y."
-        )

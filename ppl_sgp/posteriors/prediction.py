@@ -1,22 +1,22 @@
-"""The posterior predictive at new inputs: moments, densities and draws of a mixture over draws of hyperparameters."""
+"""The posterior predictive of a Gaussian process: a mixture over draws of the hyperparameters."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
 
 import jax
 import numpy as np
-from scipy.special import logsumexp
 
-from .draws import Draws, KnownDraws
+from .._internal import checks
+from .mixture import MixturePrediction, row_blocks
+from .weights import WeightDraws, WeightPosteriors
 
 
-class Prediction:
+class Prediction(MixturePrediction):
     """A posterior predictive; made by :func:`~ppl_sgp.predict`. With q outputs, arrays end in an axis q.
 
-    Moments are computed when first asked for. The variance of a new y is ``variance + noise_variance``.
+    Moments are computed when first asked for. The variance of a new y is ``variance + noise_variance``. It pickles.
 
     :ivar mean: mean of f (and of y), shape (n_new,).
     :ivar variance: variance of f, shape (n_new,).
@@ -24,120 +24,137 @@ class Prediction:
     """
 
     def __init__(
-        self, draws: Draws | KnownDraws, X_new: np.ndarray, row_weights: np.ndarray, one_output: bool, max_memory: float
+        self,
+        weights: WeightPosteriors,
+        X_new: np.ndarray,
+        row_weights: np.ndarray,
+        one_output: bool,
+        max_memory: float,
+        residual_variance: bool = True,
     ) -> None:
-        self._draws, self._X_new, self._row_weights = draws, X_new, row_weights
-        self._one_output, self._max_memory = one_output, max_memory
+        self._weights, self._X_new, self._row_weights = weights, X_new, row_weights
+        self._one_output, self._max_memory, self._residual = one_output, max_memory, residual_variance
+        self.num_outputs = weights.num_outputs
+        self.component_weights = np.full(weights.num_draws, 1 / weights.num_draws)
 
-    @cached_property
-    def mean(self) -> np.ndarray:
-        """Mean of f, and of y."""
-        return self._shaped(np.concatenate([self._moments[0] @ Phi.T for _, Phi in self._features()], axis=-1))
+    @property
+    def num_rows(self) -> int:
+        """The number of new rows."""
+        return len(self._X_new)
 
-    @cached_property
-    def variance(self) -> np.ndarray:
-        """Variance of f."""
-        parts = []
-        for _, Phi in self._features():
-            parts.append(np.stack([np.sum((Phi @ covariance) * Phi, axis=1) for covariance in self._moments[1]]))
-        return self._shaped(np.concatenate(parts, axis=-1).clip(min=0))
+    @property
+    def one_output(self) -> bool:
+        """Whether y has one column."""
+        return self._one_output
 
     @property
     def noise_variance(self) -> Any:
         """Posterior mean of the noise variance (of a row of weight one)."""
-        return self._moments[2][0] if self._one_output else self._moments[2]
+        squares = np.concatenate([batch.noise_scale**2 for batch in self._weights.batches()]).mean(axis=0)
+        return squares[0] if self._one_output else squares
 
-    @cached_property
-    def _moments(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        return _mixture_moments(self._draws)
+    def rows_at_once(self, arrays: int) -> int:
+        """How many rows keep within the memory cap, with their features and their products with a factor."""
+        per_row = arrays * self._weights.num_draws * self.num_outputs + 3 * self._weights.basis.num_features
+        return max(1, int(self._max_memory // (16 * per_row)))
 
-    def _block_size(self, per_row: int) -> int:
-        """How many rows, with their features and ``per_row`` numbers more each, keep within the memory cap."""
-        return max(1, int(self._max_memory // (8 * (per_row + self._draws.basis.num_features))))
-
-    def _features(self) -> Iterator[tuple[slice, np.ndarray]]:
-        """Features of the new rows, in slices that fit the memory cap."""
-        for rows in row_blocks(len(self._X_new), self._block_size(1)):
-            yield rows, self._features_of(self._X_new[rows])
-
-    def _features_of(self, X_new: np.ndarray) -> np.ndarray:
-        return self._draws.basis.host_features(X_new)
-
-    def _pointwise(self, rows: slice, Phi: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        """Mean and variance (b, q, n) of f at rows with these features, and noise (b, q), by batches of draws."""
-        return self._draws.pointwise(Phi)
-
-    @property
-    def component_weights(self) -> np.ndarray:
-        """Weights of :meth:`components` in the mixture, shape (draws,): equal ones."""
-        return np.full(self._draws.num_draws, 1 / self._draws.num_draws)
-
-    def components(self, noise: bool = True, arrays: int = 3) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
-        """The Gaussians whose mixture the prediction is, one a draw, in blocks of rows.
-
-        :param noise: of a new y; if false, of f.
-        :param arrays: how many arrays of a block's size its user holds, for the memory cap.
-        :return: rows, and means and variances, shape (draws, q, rows).
-        """
-        for rows in row_blocks(len(self._X_new), self._block_size(arrays * self._draws.num_draws * self.num_outputs)):
-            yield rows, *self._components_of(rows, noise)
-
-    def _components_of(self, rows: slice, noise: bool) -> tuple[np.ndarray, np.ndarray]:
-        parts = [
-            (mean, variance + scale[..., None] ** 2 / self._row_weights[rows] if noise else variance)
-            for mean, variance, scale in self._pointwise(rows, self._features_of(self._X_new[rows]))
-        ]
-        mean, variance = (np.concatenate(part) for part in zip(*parts, strict=True))
+    def gaussians(self, rows: slice, noise: bool) -> tuple[np.ndarray, np.ndarray]:
+        """Means and variances at some rows, (S, q, rows)."""
+        Phi = self._features(rows)
+        mean, variance = np.empty((2, self._weights.num_draws, self.num_outputs, len(Phi)))
+        given, done = self._given(rows), 0
+        for draws in self._weights.batches():
+            part = slice(done, done + len(draws.loc))
+            mean[part], variance[part] = self._moments_of(draws, Phi, given)
+            if noise:
+                variance[part] += draws.noise_scale[..., None] ** 2 / self._row_weights[rows]
+            done = part.stop
         return mean, variance
 
-    @property
-    def num_outputs(self) -> int:
-        """The number of outputs q."""
-        return self._draws.num_outputs
+    @cached_property
+    def _moments(self) -> tuple[np.ndarray, np.ndarray]:
+        # Few rows go through each draw's factor, many through one factor of the covariance over all draws, in O(m²).
+        if self.num_rows <= self._weights.basis.num_features:
+            return self._moments_by_rows()
+        loc, root = self._mixture_moments
+        mean, variance = np.empty((2, self.num_outputs, self.num_rows))
+        for rows in row_blocks(self.num_rows, self.rows_at_once(0)):
+            Phi = self._features(rows)
+            mean[:, rows] = loc @ Phi.T
+            for output, factor in enumerate(root):
+                variance[output, rows] = np.sum((Phi @ factor.T) ** 2, axis=1)
+            variance[:, rows] += self._residual_amplitude @ self._residual_variance(rows)
+        return mean, variance
 
-    def _shaped(self, values: np.ndarray) -> np.ndarray:
-        """From (…, q, n) to (…, n) for one output, else (…, n, q)."""
-        return values[..., 0, :] if self._one_output else np.moveaxis(values, -2, -1)
+    @cached_property
+    def _mixture_moments(self) -> tuple[np.ndarray, np.ndarray]:
+        """Mean (q, m) of the weights over all draws, and B (q, k, m) with BᵀB their covariance.
 
-    def log_density(self, y_new: Any) -> np.ndarray:
-        """Log predictive density of each new observation, of the mixture. O(n_new m²) a draw, O(n_new m) if rotated.
-
-        :param y_new: observations, shape of :attr:`mean`.
-        :return: log densities in nats, shape of :attr:`mean`.
-        :raises ValueError: if the shape differs.
+        B is the triangular factor of all factors and deviations of means side by side. Averages of covariances would
+        lose digits where some directions are known far better than others.
         """
-        y_rows = self.observations("y_new", y_new, "log_density")
-        parts = [
-            mixture_log_density(y_rows[:, rows], mean, variance, self.component_weights)
-            for rows, mean, variance in self.components(arrays=4)
-        ]
-        return self._shaped(np.concatenate(parts, axis=-1))
+        q, m = self.num_outputs, self._weights.basis.num_features
+        locs, root, squares = [], np.zeros((q, 0, m)), np.zeros((q, m))
+        for draws in self._weights.batches():
+            locs.append(draws.loc)
+            if draws.independent:
+                squares += np.sum(draws.factor**2, axis=0)
+                continue
+            for factor in draws.factor:
+                root = _joined(root, factor.swapaxes(-1, -2))
+        if squares.any():
+            root = _joined(root, np.sqrt(squares)[:, :, None] * np.eye(m))
+        loc = np.concatenate(locs)
+        deviations = np.moveaxis(loc - loc.mean(axis=0), 0, 1)
+        return loc.mean(axis=0), _joined(root, deviations) / np.sqrt(len(loc))
 
-    def observations(self, name: str, y_new: Any, owner: str) -> np.ndarray:
-        """New observations in the shape of :attr:`mean` as (q, n_new), in float64; other shapes are refused."""
-        y_new = np.asarray(y_new, dtype=np.float64)
-        shape = self._shaped(np.empty((self._draws.num_outputs, len(self._X_new)))).shape
-        if y_new.shape != shape:
-            raise ValueError(
-                f"{owner}: `{name}` must have shape {shape}; got {y_new.shape}, unlike the prediction. Predict at the "
-                "inputs of these observations."
-            )
-        return y_new[None, :] if self._one_output else y_new.T
+    @cached_property
+    def _residual_amplitude(self) -> np.ndarray:
+        """Mean squared amplitudes of the residuals, (q, p)."""
+        return np.concatenate([draws.residual_amplitude for draws in self._weights.batches()]).mean(axis=0)
 
-    def sample(self, key: jax.Array, num_samples: int = 1, noise: bool = True) -> np.ndarray:
+    def _residual_variance(self, rows: slice) -> np.ndarray:
+        """Unit variances (p, rows) that the parts of the basis lack of their kernels; zeros if they are left out."""
+        return self._weights.basis.residual_variance(self._X_new[rows]) * float(self._residual)
+
+    def _features(self, rows: slice) -> np.ndarray:
+        """Features of some rows, computed once where those of all rows fit into a quarter of the memory."""
+        if 32 * self.num_rows * self._weights.basis.num_features > self._max_memory:
+            return self._features_of(self._X_new[rows])
+        return self._all_features[rows]
+
+    @cached_property
+    def _all_features(self) -> np.ndarray:
+        return self._features_of(self._X_new)
+
+    def _features_of(self, X_new: np.ndarray) -> np.ndarray:
+        return self._weights.basis.host_features(X_new)
+
+    def _given(self, rows: slice) -> Any:
+        """What :meth:`_moments_of` needs of some rows besides their features: here, residual variances."""
+        return self._residual_variance(rows)
+
+    def _moments_of(self, draws: WeightDraws, Phi: np.ndarray, given: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and variance (b, q, rows) of f at rows with these features."""
+        return draws.mean(Phi), draws.variance(Phi) + draws.residual_amplitude @ given
+
+    def sample(self, key: jax.Array, num_samples: int = 1, noise: bool | None = None) -> np.ndarray:
         """Joint draws at all new inputs: hyperparameters from the draws, then weights, then noise.
+
+        What a basis lacks of its kernel is drawn for each row by itself.
 
         :param key: a JAX random key.
         :param num_samples: how many; hyperparameter draws are taken evenly, in random order.
-        :param noise: add observation noise, for draws of y; without it, draws of f.
+        :param noise: add observation noise, for draws of y; without it, draws of f. Default: y where there is noise.
         :return: shape (num_samples, n_new), or (num_samples, n_new, q).
         """
+        checks.whole_number("num_samples", num_samples, 1, "sample")
         key_order, key_draws = jax.random.split(key)
-        repeats = -(-num_samples // self._draws.num_draws)
-        order = np.asarray(jax.random.permutation(key_order, self._draws.num_draws))
+        repeats = -(-num_samples // self._weights.num_draws)
+        order = np.asarray(jax.random.permutation(key_order, self._weights.num_draws))
         return self.sample_draws(key_draws, np.tile(order, repeats)[:num_samples], noise)
 
-    def sample_draws(self, key: jax.Array, indices: np.ndarray, noise: bool = True) -> np.ndarray:
+    def sample_draws(self, key: jax.Array, indices: np.ndarray, noise: bool | None = None) -> np.ndarray:
         """One joint draw for each of the given hyperparameter draws, in that order.
 
         :param key: a JAX random key.
@@ -145,47 +162,31 @@ class Prediction:
         :param noise: add observation noise.
         :return: shape (s, n_new), or (s, n_new, q).
         """
-        key_weights, key_noise = jax.random.split(key)
-        q, m = self._draws.num_outputs, self._draws.basis.num_features
-        z = np.asarray(jax.random.normal(key_weights, (len(indices), q, m)), dtype=np.float64)
-        weights, noise_scale = [], []
-        for start in range(0, len(indices), self._draws.batch_size):
-            part = slice(start, start + self._draws.batch_size)
-            chosen = self._draws.take(indices[part])
-            weights.append(chosen.weights(z[part]))
-            noise_scale.append(chosen.noise_scale)
-        stacked = np.concatenate(weights)
-        result = np.concatenate([stacked @ Phi.T for _, Phi in self._features()], axis=-1)
-        if noise:
-            scale = np.concatenate(noise_scale)[..., None] / np.sqrt(self._row_weights)
-            result += scale * np.asarray(jax.random.normal(key_noise, result.shape))
-        return self._shaped(result)
+        noise = self._with_noise(noise)
+        rng = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel())
+        q, m = self.num_outputs, self._weights.basis.num_features
+        size = max(1, int(self._max_memory // (32 * q * m * (m + 1))))
+        chosen = [
+            self._weights.take(np.asarray(indices)[start : start + size]) for start in range(0, len(indices), size)
+        ]
+        weights = np.concatenate([draws.weights(rng.standard_normal(draws.loc.shape)) for draws in chosen])
+        noise_scale = np.concatenate([draws.noise_scale for draws in chosen])
+        amplitude = np.concatenate([draws.residual_amplitude for draws in chosen])
+        result = np.empty((len(indices), q, self.num_rows))
+        for rows in row_blocks(self.num_rows, self.rows_at_once(0)):
+            result[..., rows] = weights @ self._features(rows).T
+        variance = 1 / self._row_weights if noise else np.zeros(self.num_rows)
+        residual = self._residual_variance(slice(None))
+        for draw, scale, lacking in zip(result, noise_scale, amplitude, strict=True):
+            total = scale[:, None] ** 2 * variance + lacking @ residual
+            if total.any():
+                draw += np.sqrt(total) * rng.standard_normal(draw.shape)
+        return self.shaped(result)
 
 
-def gaussian_log_density(residual: np.ndarray, variance: np.ndarray) -> np.ndarray:
-    """``log N(residual; 0, variance)``, elementwise."""
-    return -0.5 * (np.log(2 * np.pi * variance) + residual**2 / variance)
-
-
-def mixture_log_density(y: np.ndarray, mean: np.ndarray, variance: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Log density of y, any shape, under a mixture of S Gaussians, with weights (S,): moments have an axis S first."""
-    return logsumexp(gaussian_log_density(y - mean, variance), axis=0, b=weights.reshape(-1, *[1] * y.ndim))
-
-
-def row_blocks(num_rows: int, size: int) -> Iterator[slice]:
-    """Slices of rows, one after the other."""
-    return (slice(start, min(start + size, num_rows)) for start in range(0, num_rows, size))
-
-
-def _mixture_moments(draws: Draws | KnownDraws) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Mean (q, m) and covariance (q, m, m) of the weights over all draws, and the mean noise variance (q,)."""
-    q, m = draws.num_outputs, draws.basis.num_features
-    locs, second, noise_variance = [], np.zeros((q, m, m)), np.zeros(q)
-    for batch in draws:
-        locs.append(batch.loc)
-        second = second + batch.summed_covariance()
-        noise_variance = noise_variance + np.sum(batch.noise_scale**2, axis=0)
-    loc = np.concatenate(locs)
-    deviation = np.moveaxis(loc - loc.mean(axis=0), 0, -1)
-    covariance = (second + deviation @ deviation.swapaxes(-1, -2)) / len(loc)
-    return loc.mean(axis=0), covariance, noise_variance / len(loc)
+def _joined(root: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """B with ``BᵀB`` the sum of those of both, (q, k, m) each, with at most m rows."""
+    stacked = np.concatenate([root, rows], axis=1)
+    if stacked.shape[1] <= stacked.shape[2]:
+        return stacked
+    return np.linalg.qr(stacked, mode="r")  # type: ignore[return-value]

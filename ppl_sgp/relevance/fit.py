@@ -10,9 +10,9 @@ from tqdm.auto import tqdm
 
 from .._internal import checks
 from ..posteriors.augmentation import Augmentation
-from ..posteriors.draws import KnownDraws, WeightDraws
-from ..posteriors.predict import from_draws
+from ..posteriors.predict import predict_with
 from ..posteriors.prediction import Prediction
+from ..posteriors.weights import KnownWeights, WeightDraws
 from ..statistics.statistics import SufficientStatistics
 from .fixed_point import fixed_point
 from .problem import Problem, posterior
@@ -74,8 +74,8 @@ class RelevanceVectors:
         loc, factor = np.zeros((1, 1, m)), np.zeros((1, 1, m, k))
         loc[..., self.relevant] = self.weights
         factor[0, 0, self.relevant] = self.covariance_factor
-        draws = KnownDraws(basis, WeightDraws(loc, factor, np.full((1, 1), self.noise_scale)))
-        return from_draws(draws, X_new, row_weights, True, augment, max_memory)
+        draws = WeightDraws(loc, factor, np.full((1, 1), self.noise_scale), np.zeros((1, 1, 0)))
+        return predict_with(KnownWeights(basis, draws), X_new, row_weights, True, max_memory, augment=augment)
 
 
 def fit_relevance_vectors(

@@ -1,34 +1,99 @@
-"""Looking at a model before it is run."""
+"""Looking at a model: its sites, what it observes, and what it is at given values."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 from numpyro import handlers
 from numpyro.distributions import ImproperUniform
+from numpyro.distributions.distribution import ExpandedDistribution, MaskedDistribution
 from numpyro.infer.initialization import init_to_uniform
 
+from .._internal import checks
+from ..statistics.statistics import SufficientStatistics
+from .compressed_distribution import CompressedDistribution
 
-def draw_once(model: Callable[..., Any], statistics: Any) -> dict[str, Any]:
+
+class ObservedSite(NamedTuple):
+    """Compressed data that a model observes, and the shapes of the model's latent sites by name."""
+
+    name: str
+    statistics: SufficientStatistics
+    latent: dict[str, tuple[int, ...]]
+
+
+def draw_once(model: Callable[..., Any], data: Any) -> dict[str, Any]:
     """The sites of a model with some values; improper priors, which cannot be drawn from, get a starting value."""
     seeded = handlers.seed(model, jax.random.key(0))
-    return handlers.trace(handlers.substitute(seeded, substitute_fn=_improper)).get_trace(statistics)
+    return handlers.trace(handlers.substitute(seeded, substitute_fn=_improper)).get_trace(data)
+
+
+def trace_at(model: Callable[..., Any], data: Any, values: dict[str, Any]) -> dict[str, Any]:
+    """The sites of a model at given values."""
+    seeded = handlers.seed(handlers.substitute(model, values), jax.random.key(0))
+    return handlers.trace(seeded).get_trace(data)
 
 
 def prior_draws(
-    model: Callable[..., Any], statistics: Any, key: jax.Array, count: int, *, observed: bool
+    model: Callable[..., Any], data: Any, key: jax.Array, count: int, *, observed: bool
 ) -> dict[str, jax.Array]:
     """Joint draws of all sites with the draws along the first axis; with ``observed``, of the observed ones as well."""
     proper = handlers.substitute(model, substitute_fn=_improper)
     free = handlers.uncondition(proper) if observed else proper
 
     def draw(key: jax.Array) -> dict[str, Any]:
-        trace = handlers.trace(handlers.seed(free, key)).get_trace(statistics)
+        trace = handlers.trace(handlers.seed(free, key)).get_trace(data)
         return {name: site["value"] for name, site in trace.items() if site["type"] == "sample"}
 
     return jax.jit(jax.vmap(draw))(jax.random.split(key, count))
+
+
+def compressed_sites(trace: dict[str, Any]) -> dict[str, CompressedDistribution]:
+    """The observed compressed data of a model, by site name."""
+    found = {}
+    for name, site in trace.items():
+        fn = site.get("fn")
+        while isinstance(fn, (MaskedDistribution, ExpandedDistribution)):
+            fn = fn.base_dist
+        if site["type"] == "sample" and isinstance(fn, CompressedDistribution):
+            found[name] = fn
+    return found
+
+
+def observed_site(model: Callable[..., Any], data: Any, site: str | None) -> ObservedSite:
+    """The one site of compressed data, or that of the given name, without evaluating the model.
+
+    :raises ValueError: if there is no such site, or its statistics are made by the model of its draws.
+    """
+    latent: dict[str, tuple[int, ...]] = {}
+    sites: dict[str, CompressedDistribution] = {}
+
+    def run():
+        trace = draw_once(model, data)
+        sites.update(compressed_sites(trace))
+        for name, each in trace.items():
+            if each["type"] == "sample" and not each["is_observed"] and name not in sites:
+                latent[name] = jax.numpy.shape(each["value"])
+
+    jax.eval_shape(run)
+    if site is None and len(sites) == 1:
+        site = next(iter(sites))
+    if site not in sites:
+        names = sorted(sites)
+        raise ValueError(
+            f"The model must have one site made by `sgp.observe` or `sgp.observe_weights`; it has {names or 'none'}."
+            + (f" {site!r} is not among them." if site is not None else " Say which with `site=`." * bool(names))
+            + ("" if names else " Models with `sgp.latent` go with NumPyro's `Predictive`.")
+        )
+    statistics = sites[site].statistics
+    if not checks.is_concrete(statistics):
+        raise ValueError(
+            f"The statistics that {site!r} observes are made inside the model. Make them outside, and pass them to the "
+            "model as its argument, or in a tuple or dictionary."
+        )
+    return ObservedSite(site, statistics, latent)
 
 
 def is_improper(fn: Any) -> bool:

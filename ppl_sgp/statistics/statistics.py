@@ -113,7 +113,8 @@ class SufficientStatistics:
         """Standard deviation of each input, shape (d,); zero for one that never varies."""
         moments = self.moments
         # Rounding gives a constant column a tiny spread, from which lengthscales must not be taken.
-        return (moments.x_max > moments.x_min) * (moments.x_square / moments.num_rows) ** 0.5
+        varies = (moments.x_max > moments.x_min).astype(moments.x_square.dtype)
+        return varies * (moments.x_square / moments.num_rows) ** 0.5
 
     @property
     def rank(self) -> Any:

@@ -11,8 +11,8 @@ from scipy.stats import kstest, norm
 
 import ppl_sgp as sgp
 from ppl_sgp.diagnostics.regression_calibration import calibrate_regression
-from ppl_sgp.posteriors.draws import KnownDraws, WeightDraws
-from ppl_sgp.posteriors.predict import from_draws
+from ppl_sgp.posteriors.predict import predict_with
+from ppl_sgp.posteriors.weights import KnownWeights, WeightDraws
 from tests.builders import IdentityBasis
 
 pytestmark = pytest.mark.float64_only
@@ -30,8 +30,9 @@ def prediction_of(mean, f_scale, noise_scale, *, row_weights=None, max_memory=1e
         mean.reshape(shape),
         np.broadcast_to(f_scale, mean.shape).reshape(shape),
         np.broadcast_to(noise_scale, mean.shape[:-1]).reshape(shape[:2]),
+        np.zeros((*shape[:2], 0)),
     )
-    return from_draws(KnownDraws(IdentityBasis(n), weights), np.eye(n), row_weights, one_output, None, max_memory)
+    return predict_with(KnownWeights(IdentityBasis(n), weights), np.eye(n), row_weights, one_output, max_memory)
 
 
 def random_mixture(rng, num_draws, n):
@@ -238,7 +239,7 @@ def test_refusals():
         calibrate_regression(prediction, np.zeros((3, 1)))
     with pytest.raises(ValueError, match=r"\(3, 2\); got \(3,\)"):
         calibrate_regression(prediction_of(np.zeros((2, 2, 3)), 1.0, 1.0), np.zeros(3))
-    with pytest.raises(ValueError, match=r"2 entries of `y` are not finite; drop those rows"):
+    with pytest.raises(ValueError, match=r"`y` is not finite, first in row 1. Predict without"):
         calibrate_regression(prediction, [0.0, np.nan, np.inf])
     with pytest.raises(ValueError, match="no rows"):
         calibrate_regression(prediction_of(np.zeros((2, 0)), 1.0, 1.0), np.zeros(0))

@@ -12,7 +12,6 @@ from scipy.stats import multivariate_normal, norm
 import ppl_sgp as sgp
 from ppl_sgp.plots import plot_loo_pit, plot_pareto_k
 from ppl_sgp.posteriors.arviz_compat import arviz
-from ppl_sgp.posteriors.leave_one_out import loo_pit
 
 GRID = np.exp(np.linspace(-4.0, 1.0, 51))  # of the noise scale
 DRAWS = 1000
@@ -112,7 +111,7 @@ def refit_pit(row, X, y):
 
 def test_pit_equals_refits(problem):
     X, y, stats, draws = problem
-    pit = loo_pit(model, draws, stats, X, y, None, None, 2e9)
+    pit = sgp.posterior(model, draws, stats, max_memory=2e9).loo_pit(X, y, row_weights=None)
     expected = [refit_pit(row, X, y) for row in range(10)]
     np.testing.assert_allclose(pit, [expected], atol=0.01)  # smoothing of the weights, and 1,000 draws
     # What predictions that have seen the row would give is far off.
@@ -120,7 +119,9 @@ def test_pit_equals_refits(problem):
     naive = norm.cdf(y, seen.mean, np.sqrt(seen.variance + seen.noise_variance))
     assert np.abs(naive - expected).max() > 0.05
     # In blocks of a few rows all is the same.
-    np.testing.assert_allclose(loo_pit(model, draws, stats, X, y, None, None, 16e4), pit, atol=1e-6)
+    np.testing.assert_allclose(
+        sgp.posterior(model, draws, stats, max_memory=16e4).loo_pit(X, y, row_weights=None), pit, atol=1e-6
+    )
 
 
 @pytest.mark.float64_only
@@ -133,7 +134,7 @@ def test_pit_of_several_outputs_and_weighted_rows(problem):
     ax = plot_loo_pit(model, draws, stats, X, both, row_weights=omega, bins=4)
     assert sum(bar.get_height() for bar in ax.containers[0]) == 20
     assert ax.get_xlabel() == "leave-one-out PIT"
-    pit = loo_pit(model, draws, stats, X, both, omega, None, 2e9)
+    pit = sgp.posterior(model, draws, stats, max_memory=2e9).loo_pit(X, both, row_weights=omega)
     np.testing.assert_allclose(pit[0] + pit[1], 1, atol=1e-10)  # by symmetry
     np.testing.assert_allclose([bar.get_height() for bar in ax.containers[0]], np.histogram(pit, 4, (0, 1))[0])
     # At one value of the noise scale, row weights are noise variances of their own.
@@ -144,7 +145,11 @@ def test_pit_of_several_outputs_and_weighted_rows(problem):
     phi = features(X[[row]])[0]
     mean = phi @ covariance @ features(X[rest]).T @ (precision * y[rest])
     expected = norm.cdf(y[row], mean, np.sqrt(phi @ covariance @ phi + 0.09 / omega[row]))
-    np.testing.assert_allclose(loo_pit(model, one, stats, X, both, omega, None, 2e9)[0, row], expected, rtol=1e-8)
+    np.testing.assert_allclose(
+        sgp.posterior(model, one, stats, max_memory=2e9).loo_pit(X, both, row_weights=omega)[0, row],
+        expected,
+        rtol=1e-8,
+    )
     few = {"noise_scale": np.linspace(0.2, 0.3, 24)}
     with pytest.raises(ValueError, match="plot_loo_pit: 24 draws are too few"):
         plot_loo_pit(model, few, stats, X, both, row_weights=omega)

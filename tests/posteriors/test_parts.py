@@ -95,7 +95,7 @@ def test_refusals(problem):
         (lambda: sgp.predict(model, {"noise_scale": NOISE}, stats, X_new, parts=[]), "whole numbers from 0 to 2"),
         (lambda: sgp.predict(model, {"noise_scale": NOISE}, stats, X_new, parts=[True]), "whole numbers from 0 to 2"),
         (lambda: sgp.predict(model, {"noise_scale": NOISE}, stats, X_new, parts=1, augment=augment), "to no part"),
-        (lambda: part.sample(jax.random.key(0)), "has no noise"),
+        (lambda: part.sample(jax.random.key(0), noise=True), "has no noise"),
         (lambda: part.log_density(np.zeros(3)), "has no noise"),
         (lambda: part.noise_variance, "has no noise"),
         (lambda: sgp.calibrate_regression(part, np.zeros(3)), "has no noise"),

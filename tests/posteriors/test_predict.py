@@ -251,8 +251,12 @@ def test_variances_that_all_underflow_are_few_effective_features_too(problem, dr
     ("change", "message"),
     [
         (lambda d: {k: v for k, v in d.items() if k != "amplitude"}, r"lack the latent sites \['amplitude'\]"),
-        (lambda d: {**d, "amplitude": d["amplitude"][:3]}, "draws along their first axis"),
-        (lambda d: {**d, "amplitude": 1.0}, "draws along their first axis"),
+        (lambda d: {**d, "amplitude": d["amplitude"][:3]}, "along their first axis, as many in each"),
+        (lambda d: {**d, "amplitude": 1.0}, "along their first axis, as many in each"),
+        (lambda d: {k: v[None] for k, v in d.items()}, "grouped by chain"),
+        (lambda d: {k: v[:0] for k, v in d.items()}, "at least one draw"),
+        (lambda d: {i: v for i, v in enumerate(d.values())}, "by site name"),
+        (lambda d: None, "by site name"),
     ],
 )
 def test_incomplete_draws_are_refused(problem, draws, change, message):

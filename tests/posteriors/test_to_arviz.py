@@ -121,7 +121,7 @@ def test_labels_and_refusals(run):
     assert set(groups(sgp.to_arviz(mcmc, stats))) == {"posterior", "sample_stats"}
     with pytest.raises(ValueError, match="both `X` and `y`"):
         sgp.to_arviz(mcmc, stats, X=X)
-    with pytest.raises(ValueError, match=r"posterior_predictive.*over `max_memory`.*thinning"):
+    with pytest.raises(ValueError, match=r"leave_one_out.*over `max_memory`.*k-th draw"):
         sgp.to_arviz(mcmc, stats, X=X, y=y, max_memory=1000)
 
 

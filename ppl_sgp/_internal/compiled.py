@@ -1,0 +1,84 @@
+"""Functions of a model and of data, compiled once for all data of the same shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+
+#: What JAX raises where a program asks for the value of an argument while it is being compiled.
+_WANTS_VALUES = (
+    jax.errors.ConcretizationTypeError,
+    jax.errors.NonConcreteBooleanIndexError,
+    jax.errors.TracerArrayConversionError,
+    jax.errors.TracerIntegerConversionError,
+)
+
+
+class Compiled:
+    """``function(*static, data, *arguments)`` of a function of a module, compiled for the shapes of data and arguments.
+
+    Models may read values of their data, as NumPyro's samplers let them: such a program is compiled for these data
+    alone.
+
+    :param function: the same object at every call: JAX remembers its programs.
+    :param static: what the program is made for, such as a model and the name of a site.
+    """
+
+    def __init__(self, function: Callable[..., Any], *static: Any) -> None:
+        self._function = function
+        self._static = tuple(value if _hashable(value) else _Identity(value) for value in static)
+        self._closed: tuple[Any, Callable[..., Any]] | None = None
+
+    def __call__(self, data: Any, *arguments: Any) -> Any:
+        """The value, on the device."""
+        if self._closed is None and all(map(_is_array, jax.tree.leaves(data))):
+            try:
+                return _evaluate(self._function, self._static, data, arguments)
+            except _WANTS_VALUES:
+                pass
+        if self._closed is None or self._closed[0] is not data:
+            self._closed = data, jax.jit(lambda *rest: _call(self._function, self._static, data, rest))
+        return self._closed[1](*arguments)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without programs."""
+        return {**self.__dict__, "_closed": None}
+
+
+class _Identity:
+    """Something that cannot be hashed, as itself."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Identity) and self.value is other.value
+
+
+def _call(function: Callable[..., Any], static: tuple[Any, ...], data: Any, arguments: tuple[Any, ...]) -> Any:
+    values = (each.value if isinstance(each, _Identity) else each for each in static)
+    return function(*values, data, *arguments)
+
+
+_evaluate = jax.jit(_call, static_argnums=(0, 1))
+
+
+def _hashable(value: Any) -> bool:
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
+
+
+def _is_array(leaf: Any) -> bool:
+    try:
+        jax.numpy.result_type(leaf)
+    except TypeError:
+        return False
+    return True

@@ -1,0 +1,166 @@
+"""Questions to the posterior of a model, without an object for it: each makes one and asks it once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..statistics.statistics import SufficientStatistics
+from .augmentation import Augmentation
+from .posterior import posterior
+from .prediction import Prediction
+
+
+def predict(
+    model: Callable[..., Any],
+    samples: dict[str, Any],
+    statistics: SufficientStatistics,
+    X_new: Any,
+    *,
+    row_weights: Any = None,
+    site: str | None = None,
+    augment: Augmentation | None = None,
+    parts: int | Sequence[int] | None = None,
+    residual_variance: bool = True,
+    max_memory: float = 2e9,
+) -> Prediction:
+    """Predict at new inputs, averaging over all draws (Evans 2022, eq 2.33).
+
+    Each draw of the hyperparameters gives a Gaussian posterior of the weights; the predictive is
+    their equal mixture, with ``mean = E[m_θ]`` and ``variance = E[v_θ] + Var[m_θ]``. Both moments
+    cost O(m³) a draw (O(m) on rotated statistics) plus O(m²) a row, not their product, for more than m rows.
+    Everything runs in float64 on the host once the draws are factorised. For several questions to the same draws
+    make a :func:`~ppl_sgp.posterior` once.
+
+    A basis made of one kernel (:class:`~ppl_sgp.NystromBasis`, :class:`~ppl_sgp.GridEigenBasis`) lacks some of its
+    variance away from its points; with the amplitude a, ``a²(k(x, x) − φ(x)ᵀφ(x))`` is added at new rows (Evans 2022,
+    eq 2.36; the correction of FITC).
+
+    :param model: the NumPyro model, of one argument: the statistics.
+    :param samples: draws with the draws along the first axis, as ``mcmc.get_samples()``.
+    :param statistics: the statistics the model was fitted to.
+    :param X_new: new inputs, shape (n_new, d).
+    :param row_weights: known relative noise precisions of the new rows, shape (n_new,).
+    :param site: name of the observed site, if the model has several.
+    :param augment: a feature more at each new row, for bases whose variance vanishes away from the data.
+    :param parts: positions of some bases of a :func:`~ppl_sgp.stack`: the sum of their functions is predicted alone,
+        without noise, given all of y. Draws of several predictions with the same key go together.
+    :param residual_variance: add the variance that a basis of one kernel lacks of it; none of the other bases does.
+    :param max_memory: bytes that intermediate results may take; draws are batched to fit.
+    :raises ValueError: if the model, the draws and the inputs do not fit together.
+
+    .. doctest::
+
+        >>> import jax, jax.numpy as jnp, numpy as np, ppl_sgp as sgp
+        >>> X = np.linspace(0, 1, 40)[:, None]
+        >>> basis = sgp.FourierBasis.from_data(jax.random.key(0), X, 40)
+        >>> stats = sgp.sufficient_statistics(basis, X, np.sin(6 * X[:, 0]) + 0.01 * np.cos(77 * X[:, 0]))
+        >>> draws = {"lengthscale": jnp.array([0.2, 0.3]), "amplitude": jnp.ones(2), "noise_scale": jnp.full(2, 0.01)}
+        >>> prediction = sgp.predict(sgp.models.fourier_gp(), draws, stats, [[0.5]])
+        >>> bool(abs(prediction.mean[0] - np.sin(3.0)) < 0.02), bool(prediction.variance[0] < 1e-3)
+        (True, True)
+    """
+    of_model = posterior(model, samples, statistics, site=site, max_memory=max_memory)
+    return of_model.predict(
+        X_new, row_weights=row_weights, augment=augment, parts=parts, residual_variance=residual_variance
+    )
+
+
+def leave_one_out(
+    model: Callable[..., Any],
+    samples: dict[str, Any],
+    statistics: SufficientStatistics,
+    X: Any,
+    y: Any,
+    *,
+    row_weights: Any = None,
+    rows: Any = None,
+    site: str | None = None,
+    residual_variance: bool = True,
+    max_memory: float = 2e9,
+) -> np.ndarray:
+    """``log p(y_i | y_-i, θ_s)`` for every training row and draw: what importance-sampled LOO needs.
+
+    With posterior mean ``f̂ᵢ`` and variance ``vᵢ`` of f at row i and leverage ``hᵢ = vᵢ/σᵢ²``, leaving
+    the row out gives mean ``yᵢ − (yᵢ − f̂ᵢ)/(1 − hᵢ)`` and variance ``σᵢ²/(1 − hᵢ)`` (Rasmussen &
+    Williams 2006, eqs 5.10-5.12, in weight space). O(m²) a row and draw. For a model with explicit
+    weights the same call gives ``log p(y_i | w_s, θ_s)``.
+
+    :param model: the NumPyro model, of one argument: the statistics.
+    :param samples: draws with the draws along the first axis, as ``mcmc.get_samples()``.
+    :param statistics: the statistics of exactly these rows.
+    :param X: the training inputs, shape (n, d).
+    :param y: the training outputs, shape (n,) or (n, q).
+    :param row_weights: the relative noise precisions given to ``sufficient_statistics``, if any.
+    :param rows: the rows wanted, a slice or indices: of many rows and draws, some at a time. Default: all.
+    :param site: name of the observed site, if the model has several.
+    :param residual_variance: as for :func:`~ppl_sgp.predict`, at the row that is left out.
+    :param max_memory: bytes that the result, and what it is computed from, may take each.
+    :return: log densities in nats, shape (draws, n) or (draws, n, q).
+    :raises ValueError: if the rows are not those of the statistics, if the result would exceed
+        ``max_memory``, or if a leverage is too close to one for the precision in use.
+
+    .. doctest::
+
+        >>> import jax, jax.numpy as jnp, numpy as np, ppl_sgp as sgp
+        >>> X = np.linspace(0, 1, 40)[:, None]
+        >>> y = np.sin(6 * X[:, 0]) + 0.1 * np.cos(50 * X[:, 0])
+        >>> stats = sgp.sufficient_statistics(sgp.FourierBasis.from_data(jax.random.key(0), X, 20), X, y)
+        >>> draws = {"lengthscale": jnp.array([0.3]), "amplitude": jnp.ones(1), "noise_scale": jnp.full(1, 0.1)}
+        >>> sgp.leave_one_out(sgp.models.fourier_gp(), draws, stats, X, y).shape
+        (1, 40)
+    """
+    of_model = posterior(model, samples, statistics, site=site, max_memory=max_memory)
+    return of_model.leave_one_out(X, y, row_weights=row_weights, rows=rows, residual_variance=residual_variance)
+
+
+def to_arviz(
+    mcmc: Any,
+    statistics: SufficientStatistics,
+    X: Any = None,
+    y: Any = None,
+    X_new: Any = None,
+    *,
+    site: str | None = None,
+    max_memory: float = 2e9,
+    **options: Any,
+) -> Any:
+    """ArviZ's container for a run: ``InferenceData`` (ArviZ 0.23) or ``DataTree`` (1.x).
+
+    Groups: ``posterior`` and ``sample_stats`` always. With ``X`` and ``y``: ``log_likelihood``, holding the
+    *leave-one-out* densities ``log p(y_i | y_-i, θ)`` that ``az.loo`` should be given for a collapsed
+    model (:func:`~ppl_sgp.leave_one_out`); ``posterior_predictive``, one joint draw of y a posterior
+    draw; ``observed_data``, the real y; ``constant_data``, X. With ``X_new``: ``predictions`` and
+    ``predictions_constant_data``. Dimensions are ``obs`` (``new_obs``), ``input`` and, with several
+    outputs, ``output``; pass ``coords`` to label them. Column names of a data frame label ``input``. Sites over
+    ``feature`` are named by the basis, if it names its features: a :class:`~ppl_sgp.CentredBasis` after its centres,
+    whose positions are the coordinate ``centre``.
+
+    :param mcmc: a NumPyro ``MCMC`` after ``run(key, statistics, extra_fields=sgp.EXTRA_FIELDS)``.
+    :param statistics: the statistics the model was run on.
+    :param X: the training inputs, shape (n, d).
+    :param y: the training outputs, shape (n,) or (n, q).
+    :param X_new: inputs to predict at, shape (n_new, d).
+    :param site: name of the observed site, if the model has several; the name used in all groups.
+    :param max_memory: bytes that one group may take; draws times rows beyond it are refused.
+    :param options: those of :meth:`Posterior.to_arviz <ppl_sgp.Posterior.to_arviz>`: ``row_weights``, ``key``,
+        ``coords``, ``dims``, and more.
+    :raises ValueError: if only one of ``X`` and ``y`` is given, or a group would exceed ``max_memory``.
+
+    .. doctest::
+
+        >>> import jax, numpy as np, ppl_sgp as sgp
+        >>> from numpyro.infer import MCMC, NUTS
+        >>> X = np.linspace(0, 1, 30)[:, None]
+        >>> y = np.sin(6 * X[:, 0]) + 0.1 * np.cos(77 * X[:, 0])
+        >>> stats = sgp.sufficient_statistics(sgp.FourierBasis.from_data(jax.random.key(0), X, 10), X, y)
+        >>> mcmc = MCMC(NUTS(sgp.models.fourier_gp()), num_warmup=20, num_samples=10, progress_bar=False)
+        >>> mcmc.run(jax.random.key(1), stats, extra_fields=sgp.EXTRA_FIELDS)
+        >>> idata = sgp.to_arviz(mcmc, stats, X=X, y=y)
+        >>> dict(idata["log_likelihood"]["y"].sizes)
+        {'chain': 1, 'draw': 10, 'obs': 30}
+    """
+    of_run = posterior(mcmc.sampler.model, mcmc, statistics, site=site, max_memory=max_memory)
+    return of_run.to_arviz(X, y, X_new, **options)

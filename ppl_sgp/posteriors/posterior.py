@@ -1,0 +1,283 @@
+"""The posterior of a model: its draws with all that follows from them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any
+
+import jax
+import numpy as np
+
+from .._internal import checks
+from .._internal.pytree import pytree_dataclass, static
+from ..sites.tracing import ObservedSite, observed_site
+from ..statistics.statistics import SufficientStatistics
+from ..statistics.storage import read, write
+from .arviz_compat import site_dims
+from .augmentation import Augmentation
+from .leave_one_out import left_out, loo_pit
+from .mixture import gaussian_log_density
+from .predict import predict_with
+from .prediction import Prediction
+from .runs import Run, StoredRun, run_of
+from .site_draws import MarginalParameters, ModelDraws, SiteDraws, SiteParameters, StoredDraws
+from .to_arviz import container
+from .weights import SampledWeights
+
+
+@pytree_dataclass
+class StoredPosterior:
+    """What a file holds of a posterior, besides its statistics."""
+
+    run: StoredRun
+    parameters: SiteParameters
+    site: str = static()
+    latent: tuple[str, ...] = static()
+
+
+class Posterior:
+    """Draws of a model's hyperparameters, and the posteriors of the weights that they imply; made by :func:`posterior`.
+
+    Programs are compiled, and weights are factorised, once, however much is asked of it. It pickles (if the model
+    does, as all ready ones), and :meth:`save` writes it without pickle.
+
+    :ivar statistics: the statistics that the model observes.
+    :ivar samples: draws by site name, the draws along the first axis.
+    :ivar num_draws: how many draws there are, over all chains.
+    """
+
+    def __init__(self, run: Run, draws: SiteDraws, site: str, latent: tuple[str, ...], max_memory: float) -> None:
+        self.run, self.draws, self.site, self.latent_names, self.max_memory = run, draws, site, latent, max_memory
+
+    @property
+    def statistics(self) -> SufficientStatistics:
+        """The statistics that the model observes."""
+        return self.draws.statistics
+
+    @property
+    def samples(self) -> dict[str, np.ndarray]:
+        """Draws by site name, the draws along the first axis, those of one chain after the other."""
+        return self.run.samples
+
+    @property
+    def num_draws(self) -> int:
+        """How many draws there are, over all chains."""
+        return self.draws.num_draws
+
+    @property
+    def latent(self) -> dict[str, np.ndarray]:
+        """Draws of the latent sites alone, by name."""
+        return {name: self.samples[name] for name in self.latent_names}
+
+    def parameters(self) -> SiteParameters:
+        """The parameters of the observed site at all draws, stacked along a first axis."""
+        return self.draws.parameters(np.arange(self.num_draws))
+
+    def marginal_parameters(self, owner: str) -> MarginalParameters:
+        """The same of a site whose weights are marginalised, priors and noise scales; others are refused."""
+        parameters = self.parameters()
+        if not isinstance(parameters, MarginalParameters):
+            raise ValueError(f"{owner}: the model keeps its weights, so it has draws of functions, not of kernels.")
+        return parameters
+
+    @cached_property
+    def weights(self) -> SampledWeights:
+        """The posteriors of the weights, one a draw."""
+        return SampledWeights(self.draws, self.max_memory)
+
+    def __repr__(self) -> str:
+        return f"Posterior(site={self.site!r}, num_draws={self.num_draws}, statistics={self.statistics!r})"
+
+    def predict(
+        self,
+        X_new: Any,
+        *,
+        row_weights: Any = None,
+        augment: Augmentation | None = None,
+        parts: int | Sequence[int] | None = None,
+        residual_variance: bool = True,
+    ) -> Prediction:
+        """Predict at new inputs, averaging over all draws: see :func:`~ppl_sgp.predict`.
+
+        :param X_new: new inputs, shape (n_new, d).
+        :param row_weights: known relative noise precisions of the new rows, shape (n_new,).
+        :param augment: a feature more at each new row.
+        :param parts: positions of bases in a stack whose functions are wanted.
+        :param residual_variance: add the variance that a basis of a frozen kernel lacks of it at new rows.
+        """
+        one_output = np.ndim(self.statistics.moments.sum_squares) == 0
+        return predict_with(
+            self.weights,
+            X_new,
+            row_weights,
+            one_output,
+            self.max_memory,
+            augment=augment,
+            parts=parts,
+            residual_variance=residual_variance,
+        )
+
+    def leave_one_out(
+        self, X: Any, y: Any, *, row_weights: Any = None, rows: slice | Any = None, residual_variance: bool = True
+    ) -> np.ndarray:
+        """``log p(y_i | y_-i, θ_s)`` for every training row and draw: see :func:`~ppl_sgp.leave_one_out`.
+
+        :param X: the training inputs, all of them, shape (n, d).
+        :param y: the training outputs, shape (n,) or (n, q).
+        :param row_weights: the relative noise precisions given to ``sufficient_statistics``, if any.
+        :param rows: those wanted, a slice or indices; default all. Of many rows and draws, some at a time.
+        :param residual_variance: as in :meth:`predict`, at the row that is left out.
+        :return: log densities in nats, shape (draws, rows) or (draws, rows, q).
+        """
+        functions = (gaussian_log_density,)
+        (result,) = left_out(
+            functions, self.weights, self.statistics, X, y, row_weights, rows, residual_variance, self.max_memory
+        )
+        return result[:, 0] if np.ndim(y) == 1 else np.moveaxis(result, 1, 2)
+
+    def loo_pit(self, X: Any, y: Any, *, row_weights: Any = None) -> np.ndarray:
+        """Leave-one-out PIT values of each output, shape (q, n); see :func:`~ppl_sgp.plots.plot_loo_pit`."""
+        return loo_pit(self.weights, self.statistics, X, y, row_weights, self.max_memory)
+
+    def to_arviz(
+        self,
+        X: Any = None,
+        y: Any = None,
+        X_new: Any = None,
+        *,
+        row_weights: Any = None,
+        row_weights_new: Any = None,
+        predictive: bool = True,
+        key: jax.Array | None = None,
+        coords: dict[str, Any] | None = None,
+        dims: dict[str, list[str]] | None = None,
+    ) -> Any:
+        """ArviZ's container, ``InferenceData`` (0.23) or ``DataTree`` (1.x): see :func:`~ppl_sgp.to_arviz`.
+
+        :param X: the training inputs, shape (n, d).
+        :param y: the training outputs, shape (n,) or (n, q).
+        :param X_new: inputs to predict at, shape (n_new, d).
+        :param row_weights: the relative noise precisions given to ``sufficient_statistics``, if any.
+        :param row_weights_new: those of the new rows.
+        :param predictive: whether to draw from the posterior predictive at the training rows.
+        :param key: a JAX random key for predictive draws; default one that follows from the run's last state.
+        :param coords: labels by dimension.
+        :param dims: dimensions by variable, for the model's own sites; default what the model names itself, by plates
+            and ``infer={"event_dims": [...]}``.
+        """
+        return container(
+            self,
+            X,
+            y,
+            X_new,
+            row_weights=row_weights,
+            row_weights_new=row_weights_new,
+            predictive=predictive,
+            key=key,
+            coords=coords,
+            dims=dims,
+        )
+
+    def save(self, path: Any) -> None:
+        """Write draws, statistics and what the model made of them to one file, atomically, without pickle.
+
+        The model itself is not written: whatever asks it anew (``log_prior``, ``kernel_error``) needs it again, by
+        ``load_posterior(path, model)``.
+
+        :param path: the file; an existing one is replaced only once the new one is complete.
+        """
+        run = self.run.stored(site_dims(self.run))
+        basis, moments = self.statistics.basis, self.statistics.moments
+        stored = StoredPosterior(run, self.parameters(), self.site, self.latent_names)
+        write(path, {"posterior": stored, "basis": basis, "moments": moments})
+
+
+def posterior(
+    model: Callable[..., Any],
+    draws: Any,
+    statistics: Any,
+    *,
+    site: str | None = None,
+    max_memory: float = 2e9,
+) -> Posterior:
+    """The posterior of a model, from which predictions, leave-one-out densities and ArviZ's containers come.
+
+    :param model: the NumPyro model, of one argument.
+    :param draws: a NumPyro ``MCMC`` after its run; or draws by site name with the draws along the first axis, as
+        ``mcmc.get_samples()``; or what :func:`~ppl_sgp.fit_evidence` found, a single draw.
+    :param statistics: the argument of the model, usually the statistics; or several, in a tuple or a dictionary.
+    :param site: name of the observed site; needed only if the model has several.
+    :param max_memory: bytes that intermediate results may take.
+    :raises ValueError: if the model has no such site, or draws of one of its latent sites are missing or misshaped.
+
+    .. doctest::
+
+        >>> import jax, jax.numpy as jnp, numpy as np, ppl_sgp as sgp
+        >>> X = np.linspace(0, 1, 40)[:, None]
+        >>> y = np.sin(6 * X[:, 0]) + 0.01 * np.cos(77 * X[:, 0])
+        >>> stats = sgp.sufficient_statistics(sgp.FourierBasis.from_data(jax.random.key(0), X, 40), X, y)
+        >>> draws = {"lengthscale": jnp.array([0.2, 0.3]), "amplitude": jnp.ones(2), "noise_scale": jnp.full(2, 0.01)}
+        >>> posterior = sgp.posterior(sgp.models.fourier_gp(), draws, stats)
+        >>> posterior.predict([[0.5]]).mean.shape, posterior.leave_one_out(X, y).shape
+        ((1,), (2, 40))
+    """
+    checks.positive("max_memory", max_memory, "posterior")
+    run = run_of(draws, model, statistics)
+    observed = observed_site(model, statistics, site)
+    latent = latent_draws(observed, run.samples)
+    draws_of_site = ModelDraws(model, statistics, observed, latent)
+    return Posterior(run, draws_of_site, observed.name, tuple(latent), max_memory)
+
+
+def load_posterior(path: Any, model: Callable[..., Any] | None = None, *, max_memory: float = 2e9) -> Posterior:
+    """Read what :meth:`Posterior.save` wrote.
+
+    :param path: the file.
+    :param model: the model that the draws are of, for what asks it anew.
+    :param max_memory: bytes that intermediate results may take.
+    :raises ValueError: if the file is damaged, or does not hold a posterior.
+
+    .. doctest::
+
+        >>> import os, tempfile, numpy as np, ppl_sgp as sgp
+        >>> X = np.linspace(0, 1, 40)[:, None]
+        >>> stats = sgp.sufficient_statistics(sgp.LinearBasis(1), X, X[:, 0] + 0.1 * np.cos(77 * X[:, 0]))
+        >>> posterior = sgp.posterior(sgp.models.reweighted_basis(scale=1.0), {"noise_scale": np.full(3, 0.1)}, stats)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     posterior.save(os.path.join(folder, "line.npz"))
+        ...     again = sgp.load_posterior(os.path.join(folder, "line.npz"))
+        >>> bool(again.predict(X).mean[0] == posterior.predict(X).mean[0])
+        True
+    """
+    parts = read(path)
+    stored = parts.get("posterior")
+    if not isinstance(stored, StoredPosterior):
+        raise ValueError(f"{path} holds {sorted(parts)}, not a posterior as its `save` writes it.")
+    statistics = SufficientStatistics(parts["basis"], parts["moments"])
+    draws = StoredDraws(statistics, stored.parameters)
+    return Posterior(stored.run.run(model, statistics), draws, stored.site, stored.latent, max_memory)
+
+
+def latent_draws(observed: ObservedSite, samples: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Draws of a model's latent sites alone, each of the site's shape after the first axis."""
+    missing = [name for name in observed.latent if name not in samples]
+    if missing:
+        raise ValueError(
+            f"The draws lack the latent sites {missing} of the model; pass `mcmc.get_samples()` or draws of "
+            f"all of {sorted(observed.latent)}."
+        )
+    chosen = {name: samples[name] for name in observed.latent}
+    for name, shape in observed.latent.items():
+        if chosen[name].shape[1:] != shape:
+            by_chain = chosen[name].shape[2:] == shape
+            raise ValueError(
+                f"The draws of {name!r} must have shape (draws, {', '.join(map(str, shape))}); got "
+                f"{chosen[name].shape}" + (", grouped by chain: pass `mcmc.get_samples()`." if by_chain else ".")
+            )
+    return chosen
+
+
+def thinned(posterior: Posterior, count: int) -> np.ndarray:
+    """Positions of at most about ``count`` draws, evenly spaced."""
+    return np.arange(posterior.num_draws)[:: max(1, posterior.num_draws // count)]

@@ -1,0 +1,152 @@
+"""What the observed site of a model is at each posterior draw: priors of the weights, or weights, and noise scales."""
+
+from __future__ import annotations
+
+import abc
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .._internal.compiled import Compiled
+from .._internal.pytree import pytree_dataclass
+from ..bases.effective_share import effective_share
+from ..priors import WeightPrior
+from ..sites.compressed_normal import CompressedNormal
+from ..sites.sparse_gp import SparseGP
+from ..sites.tracing import ObservedSite, compressed_sites, trace_at
+from ..statistics.statistics import SufficientStatistics
+from .weight_posterior import posterior_factors
+
+
+class SiteParameters(abc.ABC):
+    """The parameters of an observed site at one draw, or of several draws along a first axis of all leaves."""
+
+    noise_scale: Any
+
+    @abc.abstractmethod
+    def weights(self, statistics: SufficientStatistics) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
+        """Of one draw: mean and factor of the weights' posterior, squared residual amplitudes, effective share."""
+
+
+@pytree_dataclass
+class MarginalParameters(SiteParameters):
+    """Of :class:`~ppl_sgp.SparseGP`, whose weights are marginalised."""
+
+    prior: WeightPrior
+    noise_scale: Any
+
+    def weights(self, statistics: SufficientStatistics) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
+        """Those of the weights' posterior."""
+        loc, factor = posterior_factors(statistics, self.prior, self.noise_scale)
+        return loc, factor, *_of_basis(statistics, self.prior)
+
+
+@pytree_dataclass
+class GivenParameters(SiteParameters):
+    """Of :class:`~ppl_sgp.CompressedNormal`, whose weights are given: a posterior without spread."""
+
+    given: Any
+    noise_scale: Any
+
+    def weights(self, statistics: SufficientStatistics) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
+        """The weights, with standard deviations of zero."""
+        one = jnp.ones((), self.given.dtype)
+        return self.given, jnp.zeros_like(self.given), jnp.zeros(0, one.dtype), one
+
+
+def _of_basis(statistics: SufficientStatistics, prior: WeightPrior) -> tuple[jax.Array, jax.Array]:
+    share = effective_share(statistics.basis, prior.log_variance)
+    return statistics.basis.residual_amplitude(prior), share
+
+
+class SiteDraws(abc.ABC):
+    """The site at every draw.
+
+    :ivar statistics: those that the site observes.
+    :ivar num_draws: how many draws there are.
+    """
+
+    statistics: SufficientStatistics
+    num_draws: int
+
+    @abc.abstractmethod
+    def parameters(self, indices: np.ndarray) -> SiteParameters:
+        """The parameters at chosen draws, stacked."""
+
+    @abc.abstractmethod
+    def structure(self) -> SiteParameters:
+        """Shapes and dtypes of the parameters at one draw, stacked; nothing is evaluated."""
+
+
+class ModelDraws(SiteDraws):
+    """The site that a model makes of draws of its latent sites. Compiled once for data of equal shapes.
+
+    :param model: a NumPyro model.
+    :param data: its argument.
+    :param observed: its observed site.
+    :param latent: draws of its latent sites, each with the draws along the first axis.
+    """
+
+    def __init__(
+        self, model: Callable[..., Any], data: Any, observed: ObservedSite, latent: dict[str, np.ndarray]
+    ) -> None:
+        self._data, self._latent = data, latent
+        self.statistics, self.num_draws = observed.statistics, len(next(iter(latent.values())))
+        self._of = model, observed.name
+        self._compiled = Compiled(_parameters_at, *self._of)
+
+    def parameters(self, indices: np.ndarray) -> SiteParameters:
+        """The parameters at chosen draws, stacked."""
+        return self._compiled(self._data, {name: values[indices] for name, values in self._latent.items()})
+
+    def structure(self) -> SiteParameters:
+        """Shapes and dtypes of the parameters at one draw, stacked."""
+        first = {name: values[:1] for name, values in self._latent.items()}
+        return jax.eval_shape(lambda: _parameters_at(*self._of, self._data, first))
+
+
+class StoredDraws(SiteDraws):
+    """The site at draws that were computed before.
+
+    :param statistics: those that the site observes.
+    :param stored: the parameters at all draws, stacked.
+    """
+
+    def __init__(self, statistics: SufficientStatistics, stored: SiteParameters) -> None:
+        self.statistics, self._stored = statistics, stored
+        self.num_draws = len(stored.noise_scale)
+
+    def parameters(self, indices: np.ndarray) -> SiteParameters:
+        """The parameters at chosen draws, stacked."""
+        return jax.tree.map(lambda leaf: jnp.asarray(leaf)[indices], self._stored)
+
+    def structure(self) -> SiteParameters:
+        """Shapes and dtypes of the parameters at one draw, stacked."""
+        return jax.eval_shape(lambda: self.parameters(np.arange(1)))
+
+
+def _parameters_at(model: Callable[..., Any], site: str, data: Any, draws: dict[str, Any]) -> SiteParameters:
+    def at(draw):
+        return parameters_of(compressed_sites(trace_at(model, data, draw))[site])
+
+    return jax.lax.map(at, draws)
+
+
+@functools.singledispatch
+def parameters_of(distribution: Any) -> SiteParameters:
+    """The parameters of a distribution over compressed data."""
+    raise TypeError(f"No posterior of weights is known for a {type(distribution).__name__}.")
+
+
+@parameters_of.register
+def _(distribution: SparseGP) -> SiteParameters:
+    return MarginalParameters(distribution.prior, distribution.noise_scale)
+
+
+@parameters_of.register
+def _(distribution: CompressedNormal) -> SiteParameters:
+    return GivenParameters(distribution.weights, distribution.noise_scale)

@@ -52,8 +52,9 @@ def relevance_summary(
         {'centre 0': 0.0, 'centre 1': 1.0, 'centre 2': 0.0}
     """
 
-    parameters = posterior(model, samples, statistics, site=site).marginal_parameters("relevance_summary")
-    if not isinstance(parameters.prior, DiagonalPrior) or statistics.num_outputs > 1:
+    parameters = posterior(model, samples, statistics, site=site).parameters()
+    marginal = isinstance(parameters, MarginalParameters) and isinstance(parameters.prior, DiagonalPrior)
+    if not marginal or statistics.num_outputs > 1:
         raise ValueError(
             "relevance_summary needs a model of one output that marginalises independent weights, by `sgp.observe` "
             "with a DiagonalPrior. Draws of a run that kept its weights go with the marginal model, such as "

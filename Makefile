@@ -10,12 +10,13 @@ PYTEST_ARGS ?=
 PY := $(VENV)/bin/python
 PIP_INSTALL := "$(PY)" -m pip install --quiet --disable-pip-version-check --no-input
 
-.PHONY: help demo test test-float64 test-float32 end-to-end lint format docs bench clean
+.PHONY: help demo test test-float64 test-float32 test-defaults test-lowest end-to-end lint format docs bench clean
 .DELETE_ON_ERROR:
 
 help:
 	@echo 'make demo     run examples/quickstart.py'
 	@echo 'make test     the test suite in float64 and in float32'
+	@echo 'make test-defaults   in float64 with the settings that users have; make test-lowest   with the oldest versions'
 	@echo 'make end-to-end   chains against exact posteriors, the notebooks, the code of the documentation, the doctests'
 	@echo 'make lint     ruff and mypy'
 	@echo 'make format   let ruff rewrite what make lint would complain about'
@@ -36,12 +37,20 @@ COMPILED := JAX_COMPILATION_CACHE_DIR="$(abspath $(VENV))/.compiled" JAX_PERSIST
 define lane
 	$(COMPILED) JAX_ENABLE_X64=$(1) OPENBLAS_NUM_THREADS=1 "$(PY)" -m pytest --numprocesses 2 $(2) $(PYTEST_ARGS)
 endef
+suite := --dist loadfile -m "not end_to_end"
 
 test-float64: $(VENV)/.test-installed
-	$(call lane,1,--dist loadfile -m "not end_to_end")
+	$(call lane,1,$(suite))
 
 test-float32: $(VENV)/.test-installed
-	$(call lane,0,--dist loadfile)
+	$(call lane,0,$(suite))
+
+test-defaults: $(VENV)/.test-installed
+	TEST_WITH_DEFAULTS=1 $(call lane,1,$(suite))
+
+# With the oldest versions that pyproject.toml allows, in an environment of their own: VENV=... names it.
+test-lowest: $(VENV)/.lowest-installed
+	$(call lane,1,$(suite))
 
 end-to-end: $(VENV)/.test-installed
 	$(call lane,1,-m end_to_end)
@@ -76,6 +85,12 @@ clean:
 $(VENV)/.demo-installed $(VENV)/.test-installed: $(VENV)/.%-installed: pyproject.toml | $(VENV)/.created
 	@echo 'Installing ppl_sgp[$*] into $(VENV) (minutes, the first time) ...'
 	@$(PIP_INSTALL) --editable '.[$*]'
+	@touch "$@"
+
+$(VENV)/.lowest-installed: pyproject.toml .ci/lowest_versions.py | $(VENV)/.created
+	@echo 'Installing ppl_sgp[test] with the oldest versions allowed into $(VENV) (minutes, the first time) ...'
+	@"$(PY)" .ci/lowest_versions.py > "$(VENV)/lowest.txt"
+	@$(PIP_INSTALL) --editable '.[test]' --constraint "$(VENV)/lowest.txt"
 	@touch "$@"
 
 $(VENV)/.created:

@@ -2,25 +2,26 @@
 
 ``make test`` runs the suite twice, with ``JAX_ENABLE_X64=1`` and with ``JAX_ENABLE_X64=0``. In both, JAX refuses to
 mix dtypes or to broadcast over a missing axis silently, four CPU devices stand in for a machine that can run chains in
-parallel, and any warning is an error.
+parallel, and any warning is an error. ``make test-defaults`` runs it in float64 with JAX's own settings, as users do.
 """
 
 import contextlib
 import os
 
+DEFAULTS = os.environ.get("TEST_WITH_DEFAULTS") == "1"
 # Read when JAX starts its backend, so they have to be set before anything imports it. Most of the suite's time is
 # compilation, which the lowest level of optimisation shortens by a third.
-os.environ["XLA_FLAGS"] = (
-    os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=4 --xla_backend_optimization_level=0"
-).strip()
+FLAGS = ["--xla_force_host_platform_device_count=4", *([] if DEFAULTS else ["--xla_backend_optimization_level=0"])]
+os.environ["XLA_FLAGS"] = " ".join([os.environ.get("XLA_FLAGS", ""), *FLAGS]).strip()
 os.environ.setdefault("MPLBACKEND", "Agg")
 
 import jax
 import numpy as np
 import pytest
 
-jax.config.update("jax_numpy_dtype_promotion", "strict")
-jax.config.update("jax_numpy_rank_promotion", "raise")
+if not DEFAULTS:
+    jax.config.update("jax_numpy_dtype_promotion", "strict")
+    jax.config.update("jax_numpy_rank_promotion", "raise")
 
 
 @contextlib.contextmanager
@@ -31,7 +32,7 @@ def _default_promotion():
 
 def pytest_report_header():
     if jax.config.jax_enable_x64:
-        return "lane: float64"
+        return "lane: float64, with JAX's defaults" if DEFAULTS else "lane: float64"
     return "lane: float32 (tests marked float64_only are deselected)"
 
 

@@ -1,0 +1,30 @@
+"""Sites and evidences under JAX's own checks: no tracer leaks, and no NaN appears, not even one that is masked later."""
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from tests.contract.cases import CASES, STRUCTURED
+
+ALL = {**CASES, **STRUCTURED}
+
+
+def log_density(case):
+    return lambda parameters: jnp.sum(case.make(parameters).log_prob(case.value))
+
+
+@pytest.mark.float64_only
+@pytest.mark.parametrize("name", list(ALL))
+def test_no_nan_on_the_way_to_values_and_gradients(name):
+    with jax.debug_nans(True):
+        value, gradient = jax.value_and_grad(log_density(ALL[name]))(ALL[name].parameters)
+    assert all(bool(jnp.isfinite(leaf).all()) for leaf in jax.tree.leaves((value, gradient)))
+
+
+@pytest.mark.float64_only
+@pytest.mark.parametrize("name", ["gp-dense", "gp-dual", "gp-diagonal_null", "gp-joint", "weights-batch"])
+def test_no_tracer_leaks(name):
+    case = ALL[name]
+    with jax.checking_leaks():
+        jax.jit(jax.grad(log_density(case)))(case.parameters)
+        jax.jit(lambda key: case.make().sample(key))(jax.random.key(0))

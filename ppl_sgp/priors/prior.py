@@ -65,8 +65,11 @@ class WeightPrior(abc.ABC):
 
         :raises ValueError: if the covariance is singular (to rounding), so that w has no density, and can be read.
         """
-        factor = jnp.linalg.cholesky(self.covariance)
-        if checks.is_concrete(factor) and not bool(jnp.isfinite(factor).all()):
+        return self._with_factor(jnp.linalg.cholesky(self.covariance))
+
+    def _with_factor(self, factor: jax.Array) -> dist.Distribution:
+        diagonal = jnp.diagonal(factor)
+        if checks.is_concrete(factor) and not bool((jnp.isfinite(diagonal) & (diagonal > 0)).all()):
             raise ValueError(
                 f"{type(self).__name__}.distribution: the covariance is singular to rounding, so the weights have no "
                 "density. Keep them non-centred, as `sgp.latent` does, or marginalise them with `sgp.observe`."
@@ -116,9 +119,3 @@ def checked_covariance(name: str, value: Any, owner: str) -> jax.Array:
                 "`scale_tril` instead if you have one."
             )
     return matrix
-
-
-def symmetric_root(covariance: jax.Array) -> jax.Array:
-    """The symmetric F with ``FF = C``; defined for singular C, where a Cholesky factor is not."""
-    values, vectors = jnp.linalg.eigh(covariance)
-    return (vectors * jnp.sqrt(jnp.clip(values, 0))[None, :]) @ vectors.T

@@ -50,6 +50,8 @@ class CentredBasis(Basis):
         [[1.0, 0.135, 1.0]]
     """
 
+    approximates_kernel = True
+
     centres: Any
     kernel: Kernel
     bias: bool = static(default=True)
@@ -111,6 +113,16 @@ class CentredBasis(Basis):
         return self.centres.shape[-1]
 
     @property
+    def constant_features(self) -> np.ndarray:
+        """Whether each feature is the constant, shape (m,), Boolean."""
+        return np.arange(self.num_features) >= self.centres.shape[-2]
+
+    @property
+    def centre_kernel(self) -> Kernel:
+        """The kernel that the features are at the centres."""
+        return self.kernel
+
+    @property
     def feature_coords(self) -> dict[str, Any]:
         """Names of the features, and their centres (NaN for the constant), as coordinates of xarray."""
         centres = np.asarray(self.centres)
@@ -118,7 +130,7 @@ class CentredBasis(Basis):
         constant = np.full((int(self.bias), self.input_dim), np.nan)
         return {"feature": names, "centre": (("feature", "input"), np.concatenate([centres, constant]))}
 
-    def _check_domain(self, X: Any) -> None:
+    def check_domain(self, X: Any) -> None:
         if not checks.is_concrete(X) or len(X) == 0:
             return
         X = np.asarray(X, dtype=np.float64)
@@ -136,7 +148,7 @@ class CentredBasis(Basis):
                 stacklevel=4,
             )
 
-    def _features(self, X: Any, xp: ModuleType) -> Any:
+    def features(self, X: Any, xp: ModuleType) -> Any:
         features = evaluate(_at_centres, (self.kernel, self.centres), X, xp)
         return xp.concatenate([features, xp.ones_like(X[:, :1])], axis=1) if self.bias else features
 

@@ -25,10 +25,13 @@ from .._internal.pytree import pytree_dataclass
 from ..kernels import Kernel, SquaredExponential
 from ..kernels.hyperprior_scales import lengthscale_prior
 from ..priors import DiagonalPrior
+from ..priors.prior import effective_number
 from .basis import Basis
 from .spectral_points import METHODS, base_points
 from .turns import cosine_and_sine
 
+#: Draws that keep fewer effective features than this share of m approximate their kernel poorly.
+FEW_FEATURES = 0.1
 #: Bytes of phases at a time.
 BLOCK_BYTES = 2**18
 
@@ -52,6 +55,8 @@ class FourierBasis(Basis):
         arguments of sine and cosine small, hence accurate.
     :param proposal: the kernels whose spectra were mixed with equal shares.
     """
+
+    approximates_kernel = True
 
     frequencies: Any
     log_proposal: Any
@@ -172,7 +177,7 @@ class FourierBasis(Basis):
         method = method or ("quasi_random" if input_dim <= 3 else "orthogonal")
         return cls.sample(key, kernels, num_features, input_dim, method, centre=X.mean(axis=0))
 
-    def _features(self, X: Any, xp: ModuleType) -> Any:
+    def features(self, X: Any, xp: ModuleType) -> Any:
         frequencies = xp.asarray(self.frequencies, dtype=X.dtype)
         centre = xp.asarray(self.centre, dtype=X.dtype)
         phase = (X - centre[None, :]) @ (2 * math.pi * frequencies).T
@@ -212,6 +217,11 @@ class FourierBasis(Basis):
         log_density = kernel.log_spectral_density(jnp.asarray(self.frequencies, dtype))
         log_variance = log_density - jnp.asarray(self.log_proposal, dtype) - math.log(self.num_features / 2)
         return DiagonalPrior.from_log_scale(jnp.tile(log_variance / 2, 2))
+
+    def effective_share(self, log_variance: jax.Array) -> jax.Array:
+        """``(Σγ)²/Σγ²`` of the prior variances γ over m, the least of a batch: a scalar."""
+        log_variance = jnp.broadcast_to(log_variance, (*log_variance.shape[:-1], self.num_features))
+        return jnp.min(effective_number(log_variance)) / self.num_features
 
     def effective_features(self, kernel: Kernel) -> jax.Array:
         """How many of the m features matter for ``kernel``: ``(Σγ)²/Σγ²``, between 1 and m.

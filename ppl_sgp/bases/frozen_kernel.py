@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 import json
 from collections.abc import Callable
@@ -15,8 +16,8 @@ import numpy as np
 from .._internal import checks
 from .._internal.pytree import is_static
 from ..kernels import Kernel, Linear, Polynomial, Product, Sum
-from ..priors import DiagonalPrior
-from .basis import Basis
+from ..priors import DiagonalPrior, WeightPrior
+from .basis import Basis, common_variance
 from .separable import factors_of
 
 #: Eigenvalues below this share of the largest are rounding errors.
@@ -30,7 +31,22 @@ class FrozenKernelBasis(Basis):
         under ``jit`` too.
     """
 
+    approximates_kernel = True
+
     hyperparameters: str
+
+    @abc.abstractmethod
+    def frozen_variance(self, X: np.ndarray) -> np.ndarray:
+        """``k(x, x)`` of the frozen kernel at inputs (n, d), shape (n,), float64."""
+
+    def residual_variance(self, X: Any) -> np.ndarray:
+        """``k(x, x) − φ(x)ᵀφ(x)`` of the frozen kernel of unit amplitude, shape (1, n), float64, at least 0."""
+        X = self._host_inputs(X)
+        return (self.frozen_variance(X) - np.sum(self.features(X, np) ** 2, axis=1)).clip(min=0)[None]
+
+    def residual_amplitude(self, prior: WeightPrior) -> jax.Array:
+        """The common prior variance of the weights, shape ``batch + (1,)``; zero if they do not share one."""
+        return common_variance(prior)[..., None]
 
     def weight_prior(self, kernel: Kernel) -> DiagonalPrior:
         """Independent weights, all with the amplitude of ``kernel`` as their standard deviation.

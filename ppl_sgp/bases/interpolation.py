@@ -67,6 +67,8 @@ class InterpolationBasis(Basis):
         (10, [0.75, 0.25])
     """
 
+    approximates_kernel = True
+
     grid: tuple[Any, ...]
     method: str = static(default="cubic")
 
@@ -104,7 +106,7 @@ class InterpolationBasis(Basis):
             return KroneckerPrior([k(points[:, None]) for k, points in zip(kernels, grid, strict=True)])
         return DensePrior(kernel(jnp.stack([axis.ravel() for axis in jnp.meshgrid(*grid, indexing="ij")], axis=1)))
 
-    def _check_domain(self, X: Any) -> None:
+    def check_domain(self, X: Any) -> None:
         if not checks.is_concrete(self.grid):
             return
         lower, upper = (np.array([points[end] for points in self.grid]) for end in (0, -1))
@@ -116,7 +118,7 @@ class InterpolationBasis(Basis):
                 "ones too, or leave those rows out."
             )
 
-    def _features(self, X: Any, xp: ModuleType) -> Any:
+    def features(self, X: Any, xp: ModuleType) -> Any:
         grid = tuple(xp.asarray(points, dtype=X.dtype) for points in self.grid)
         if self.method == "shepard":
             return interpolation_weights.shepard(X, grid, xp)

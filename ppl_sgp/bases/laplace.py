@@ -58,6 +58,8 @@ class LaplaceBasis(Basis):
         (100, (1, 100))
     """
 
+    approximates_kernel = True
+
     frequencies: tuple[Any, ...]  # j / 4L in cycles per unit of x, one array (m_i,) an input
     centre: Any
     boundary: Any
@@ -170,7 +172,7 @@ class LaplaceBasis(Basis):
         """The number of input columns d."""
         return len(self.frequencies)
 
-    def _check_domain(self, X: Any) -> None:
+    def check_domain(self, X: Any) -> None:
         share = share_outside(X, self.centre - self.boundary, self.centre + self.boundary)
         if share > 0:
             checks.warn(
@@ -181,7 +183,7 @@ class LaplaceBasis(Basis):
                 stacklevel=4,
             )
 
-    def _features(self, X: Any, xp: ModuleType) -> Any:
+    def features(self, X: Any, xp: ModuleType) -> Any:
         boundary = xp.asarray(self.boundary, dtype=X.dtype)
         from_wall = X - xp.asarray(self.centre, dtype=X.dtype)[None, :] + boundary[None, :]
         features = xp.ones((X.shape[0], 1), dtype=X.dtype)

@@ -65,7 +65,11 @@ class NystromBasis(FrozenKernelBasis):
         """The number of input columns d."""
         return self.inducing_points.shape[-1]
 
-    def _features(self, X: Any, xp: ModuleType) -> Any:
+    def frozen_variance(self, X: np.ndarray) -> np.ndarray:
+        """``k(x, x)`` at inputs (n, d), shape (n,), float64."""
+        return evaluate(_diagonal, self.kernel, X, np)
+
+    def features(self, X: Any, xp: ModuleType) -> Any:
         tree = (self.kernel, self.inducing_points, self.eigenvalues, self.eigenvectors)
         return evaluate(_whitened, tree, X, xp)
 
@@ -73,6 +77,10 @@ class NystromBasis(FrozenKernelBasis):
 def _correlation(tree: tuple[Any, ...], X: jax.Array) -> jax.Array:
     kernel, points = tree
     return kernel(X, points)
+
+
+def _diagonal(kernel: Kernel, X: jax.Array) -> jax.Array:
+    return kernel.diag(X)
 
 
 def _whitened(tree: tuple[Any, ...], X: jax.Array) -> jax.Array:

@@ -16,7 +16,7 @@ from numpyro import handlers
 from numpyro.distributions.distribution import ExpandedDistribution, MaskedDistribution
 
 from .._internal import checks
-from ..bases.effective_share import FEW_FEATURES, effective_share
+from ..bases.fourier import FEW_FEATURES
 from ..sites.compressed_distribution import CompressedDistribution
 from ..sites.compressed_normal import CompressedNormal
 from ..sites.tracing import draw_once
@@ -138,7 +138,7 @@ class Draws:
             loc, factor, effective = fn.weights, jnp.zeros_like(fn.weights), jnp.asarray(1.0)
         else:
             loc, factor = posterior_factors(fn.statistics, fn.prior, fn.noise_scale)
-            effective = effective_share(self.basis, fn.prior.log_variance)
+            effective = self.basis.effective_share(fn.prior.log_variance)
         factor = jnp.broadcast_to(factor, (q, *factor.shape[loc.ndim - 1 :]))
         return jnp.broadcast_to(loc, (q, m)), factor, noise_scale, effective
 

@@ -9,8 +9,6 @@ import jax
 import numpy as np
 
 from ..bases.basis import Basis
-from ..bases.rotated import RotatedBasis
-from ..bases.stack import StackedBasis
 from .prediction import Prediction
 
 
@@ -30,7 +28,7 @@ class PartialPrediction(Prediction):
         _require_no_noise(True)
 
     def _features_of(self, X_new: np.ndarray) -> np.ndarray:
-        return _features(self._draws.basis, X_new, self._kept)
+        return self._draws.basis.host_features_of(X_new, self._kept)
 
     def _components_of(self, rows: slice, noise: bool) -> tuple[np.ndarray, np.ndarray]:
         _require_no_noise(noise)
@@ -44,26 +42,16 @@ class PartialPrediction(Prediction):
 
 def chosen_parts(basis: Basis, parts: int | Sequence[int]) -> np.ndarray:
     """Whether each feature of a stack, rotated or not, belongs to the chosen of its bases, shape (m,)."""
-    while isinstance(basis, RotatedBasis):
-        basis = basis.basis
-    if not isinstance(basis, StackedBasis):
-        raise ValueError(
-            f"predict: `parts` are of a basis made by `sgp.stack`; that of the statistics is a {type(basis).__name__}."
-        )
+    if not basis.parts:
+        got = type(basis.unrotated).__name__
+        raise ValueError(f"predict: `parts` are of a basis made by `sgp.stack`; that of the statistics is a {got}.")
     wanted = np.atleast_1d(np.asarray(parts))
-    count = len(basis.bases)
+    count = len(basis.parts)
     if wanted.ndim != 1 or wanted.size == 0 or wanted.dtype.kind not in "iu" or not np.isin(wanted, range(count)).all():
         raise ValueError(
             f"predict: `parts` must be positions in the stack, whole numbers from 0 to {count - 1}; got {parts!r}."
         )
-    return np.repeat(np.isin(range(count), wanted), [each.num_features for each in basis.bases])
-
-
-def _features(basis: Basis, X: Any, kept: np.ndarray) -> np.ndarray:
-    """Features with those of the other parts at zero, before any rotation."""
-    if isinstance(basis, RotatedBasis):
-        return _features(basis.basis, X, kept) @ np.asarray(basis.rotation)
-    return basis.host_features(X) * kept
+    return np.repeat(np.isin(range(count), wanted), [each.num_features for each in basis.parts])
 
 
 def _require_no_noise(noise: bool) -> None:

@@ -33,6 +33,11 @@ class WeightPrior(abc.ABC):
         return ()
 
     @property
+    def independent(self) -> np.ndarray:
+        """Whether each weight is independent of all others, whatever the numbers: shape (m,), Boolean."""
+        return np.zeros(int(self.num_weights or 1), dtype=bool)
+
+    @property
     def log_variance(self) -> jax.Array:
         """Logarithms of the prior variances, shape ``batch + (m,)``."""
         return jnp.log(self.variance)
@@ -59,6 +64,19 @@ class WeightPrior(abc.ABC):
     def effective_features(self) -> jax.Array:
         """``(Σγ)²/Σγ²`` of the prior variances γ: m if all weights matter alike, near 1 if one dominates."""
         return effective_number(self.log_variance)
+
+    def sized(self, num_weights: int) -> WeightPrior:
+        """The same prior with one entry for each of ``num_weights`` weights.
+
+        :param num_weights: the number of weights m.
+        :raises ValueError: for a prior of another number of weights.
+        """
+        if self.num_weights != num_weights:
+            raise ValueError(
+                f"{type(self).__name__}: the prior has {self.num_weights} weights, but {num_weights} are wanted; give "
+                "one entry for each."
+            )
+        return self
 
     def distribution(self) -> dist.Distribution:
         """The prior as a NumPyro distribution over w, for models that keep their weights.

@@ -1,8 +1,8 @@
 """The symmetric square root of a covariance, with derivatives also where eigenvalues coincide or vanish.
 
-Differentiating ``FF = C`` gives the Sylvester equation ``F dF + dF F = dC``, which is solved in the eigenvectors V of F,
-with eigenvalues s: ``(VᵀdFV)ᵢⱼ = (VᵀdCV)ᵢⱼ / (sᵢ + sⱼ)``. Only sums of roots are divided by, where the derivative of an
-eigendecomposition divides by differences of eigenvalues. (Higham 2008, Functions of matrices, section 6.1.)
+Differentiating ``FF = C`` gives the Sylvester equation ``F dF + dF F = dC``, which is solved in the eigenvectors V of
+F, with eigenvalues s: ``(VᵀdFV)ᵢⱼ = (VᵀdCV)ᵢⱼ / (sᵢ + sⱼ)``. Only sums of roots are divided by, where the derivative of
+an eigendecomposition divides by differences of eigenvalues. (Higham 2008, Functions of matrices, section 6.1.)
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ import numpyro.distributions as dist
 
 from .._internal.batching import full_precision
 from ..bases.basis import Basis
-from ..priors import DiagonalPrior, WeightPrior
+from ..priors import WeightPrior
 
 
 class LatentGP:
@@ -89,17 +89,10 @@ def latent(name: str, basis: Basis, prior: WeightPrior, *, centred: bool = False
             " Independent functions come from a numpyro.plate around `latent`."
         )
     if centred:
-        return LatentGP(basis, jnp.asarray(numpyro.sample(f"{name}_weights", _centred(prior, m))))
+        return LatentGP(basis, jnp.asarray(numpyro.sample(f"{name}_weights", prior.sized(m).distribution())))
     z = jnp.asarray(numpyro.sample(f"{name}_whitened", dist.Normal(0.0, 1.0).expand([m]).to_event(1)))
     mean = jnp.zeros((), z.dtype) if prior.mean is None else prior.mean
     with full_precision():
         offset = prior.apply_root(z.reshape(-1, m).T).T.reshape(z.shape)
     weights = numpyro.deterministic(f"{name}_weights", jnp.broadcast_to(mean, z.shape) + offset)
     return LatentGP(basis, weights)
-
-
-def _centred(prior: WeightPrior, num_weights: int) -> dist.Distribution:
-    if isinstance(prior, DiagonalPrior):
-        mean = jnp.zeros(num_weights) if prior.mean is None else prior.mean
-        return dist.Normal(mean, jnp.broadcast_to(prior.scale, (num_weights,))).to_event(1)
-    return prior.distribution()

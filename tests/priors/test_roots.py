@@ -1,4 +1,4 @@
-"""Roots of covariances, and gradients through them: equal eigenvalues, zero eigenvalues, kernels singular to rounding."""
+"""Roots of covariances and gradients through them: equal eigenvalues, zero ones, kernels singular to rounding."""
 
 from __future__ import annotations
 

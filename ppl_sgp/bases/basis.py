@@ -77,6 +77,11 @@ class Basis(abc.ABC):
         return False
 
     @property
+    def spectral_points(self) -> np.ndarray:
+        """Frequencies of which the first features are cosines, shape (k, d), in cycles per unit of x; k = 0 if none."""
+        return np.zeros((0, self.input_dim))
+
+    @property
     def centre_kernel(self) -> Kernel | None:
         """The kernel that the features are at centres; ``None`` if they are something else."""
         return None

@@ -12,7 +12,6 @@ from types import ModuleType
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from scipy.cluster.vq import kmeans2
 
@@ -20,11 +19,8 @@ from .._internal import checks
 from .._internal.pytree import pytree_dataclass, static
 from ..kernels import Kernel
 from .basis import Basis
-from .frozen_kernel import evaluate
+from .frozen_kernel import evaluate, share_far
 from .inputs import count, point_set
-
-#: Rows whose correlation with the nearest point of the box around the centres is below this are out of the domain.
-FAR = 0.1
 
 
 @pytree_dataclass
@@ -133,13 +129,7 @@ class CentredBasis(Basis):
     def check_domain(self, X: Any) -> None:
         if not checks.is_concrete(X) or len(X) == 0:
             return
-        X = np.asarray(X, dtype=np.float64)
-        inside = np.clip(X, self.centres.min(axis=0), self.centres.max(axis=0))
-        outside = (inside != X).any(axis=1)
-        if not outside.any():
-            return
-        correlation = evaluate(_correlation, (self.kernel, inside[outside]), X[outside], np)
-        share = np.sum(correlation < FAR) / len(X)
+        share = share_far(self.kernel, self.centres, np.asarray(X, dtype=np.float64))
         if share > 0:
             checks.warn(
                 f"CentredBasis: {share:.3g} of the rows lie far from all centres, where features vanish and variances "
@@ -166,11 +156,3 @@ def _seeds(X: np.ndarray, k: int, rng: np.random.Generator) -> np.ndarray:
 def _at_centres(tree: tuple[Any, ...], X: jax.Array) -> jax.Array:
     kernel, centres = tree
     return kernel(X, centres)
-
-
-def _correlation(tree: tuple[Any, ...], X: jax.Array) -> jax.Array:
-    """Correlations of rows with as many other points, (n,)."""
-    kernel, points = tree
-    return jax.vmap(lambda x, u: kernel(x[None], u[None])[0, 0])(X, points) / jnp.sqrt(
-        kernel.diag(X) * kernel.diag(points)
-    )

@@ -22,6 +22,7 @@ import numpy as np
 from .._internal import checks
 from .._internal.pytree import pytree_dataclass
 from ..kernels import Kernel, Matern32, Matern52, SquaredExponential
+from ..kernels.spectra import with_spectrum
 from ..priors import DiagonalPrior
 from .basis import Basis
 from .inputs import bounding_box, checked_kernel, count, one_per_input
@@ -203,7 +204,8 @@ class LaplaceBasis(Basis):
         """
         remedy = "Pass a stationary one, such as sgp.SquaredExponential(0.5)."
         kernel = checked_kernel(kernel, Kernel, "LaplaceBasis", remedy)  # type: ignore[type-abstract]
+        spectral = with_spectrum(kernel, "LaplaceBasis.weight_prior")
         dtype = checks.common_dtype(*jax.tree.leaves(kernel))
         grid = jnp.meshgrid(*(jnp.asarray(axis, dtype) for axis in self.frequencies), indexing="ij")
         frequencies = jnp.stack(grid, axis=-1).reshape(self.num_features, self.input_dim)
-        return DiagonalPrior.from_log_scale(kernel.log_spectral_density(frequencies) / 2)
+        return DiagonalPrior.from_log_scale(spectral.log_spectral_density(frequencies) / 2)

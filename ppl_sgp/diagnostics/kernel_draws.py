@@ -10,7 +10,6 @@ import numpy as np
 import xarray as xr
 
 from .._internal import checks
-from ..bases.fourier import FourierBasis
 from ..posteriors.draws import map_sites
 from ..sites.sparse_gp import SparseGP
 from ..statistics.statistics import SufficientStatistics
@@ -64,7 +63,7 @@ def kernel_draws(
     if origin.shape != (d,):
         raise ValueError(f"kernel_draws: `origin` must have shape ({d},); got {origin.shape}.")
     start, ends = basis.host_features(origin[None]), basis.host_features(origin + displacement)
-    frequencies = np.asarray(basis.frequencies) if isinstance(basis, FourierBasis) else np.empty((0, d))
+    frequencies = basis.spectral_points
 
     def evaluate(fn, _):
         if not isinstance(fn, SparseGP):

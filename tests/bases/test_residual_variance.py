@@ -1,4 +1,4 @@
-"""The variance that finite bases lose, against dense kernels; and the amplitude that a prior of the weights gives it."""
+"""The variance that finite bases lose, against dense kernels; and the amplitude that a prior gives it."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ class LaplaceEigenfunctions(sgp.Basis):
     num_features = property(lambda self: self.order.shape[-1])
     input_dim = property(lambda self: 1)
 
-    def _features(self, X, xp):
+    def features(self, X, xp):
         phase = xp.asarray(self.order, dtype=X.dtype) * (X - 0.5 + HALF_WIDTH) * (np.pi / (2 * HALF_WIDTH))
         return xp.sin(phase) / HALF_WIDTH**0.5
 

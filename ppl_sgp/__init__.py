@@ -1,6 +1,7 @@
 """Sparse Gaussian-process priors for NumPyro: compress rows once, then sample at a cost independent of their number."""
 
 from . import direct, models, plots
+from ._internal.pytree import pytree_dataclass, static
 from .bases.basis import Basis
 from .bases.centred import CentredBasis
 from .bases.columns import SelectedColumns
@@ -36,8 +37,10 @@ from .kernels import (
     Matern52,
     Periodic,
     Polynomial,
+    Product,
     RationalQuadratic,
     SquaredExponential,
+    Sum,
 )
 from .posteriors.augmentation import Augmentation
 from .posteriors.averaging import AveragedPrediction, average_predictions
@@ -55,6 +58,7 @@ from .sites.latent import LatentGP, latent
 from .sites.observe import observe, observe_weights
 from .sites.sparse_gp import SparseGP
 from .sites.whitening import whitened_weights
+from .statistics.checkpoint import CheckpointError
 from .statistics.from_data import ChunkError, sufficient_statistics
 from .statistics.sources import TableChunks, table_chunks
 from .statistics.statistics import SufficientStatistics
@@ -68,6 +72,7 @@ __all__ = [
     "BlockPrior",
     "CallableBasis",
     "CentredBasis",
+    "CheckpointError",
     "ChunkError",
     "CompressedNormal",
     "DensePrior",
@@ -95,6 +100,7 @@ __all__ = [
     "PolynomialBasis",
     "Posterior",
     "Prediction",
+    "Product",
     "RationalQuadratic",
     "RelevanceClassifier",
     "RelevanceVectors",
@@ -106,6 +112,7 @@ __all__ = [
     "StackedBasis",
     "StatisticsGibbs",
     "SufficientStatistics",
+    "Sum",
     "TableChunks",
     "WeightPrior",
     "average_predictions",
@@ -132,11 +139,13 @@ __all__ = [
     "posterior_sbc",
     "predict",
     "predictive_entropy",
+    "pytree_dataclass",
     "rank_uniformity",
     "relevance_summary",
     "report",
     "simulation_based_calibration",
     "stack",
+    "static",
     "sufficient_statistics",
     "table_chunks",
     "to_arviz",

@@ -32,7 +32,7 @@ class IdentityBasis(sgp.Basis):
     def input_dim(self):
         return self.dim
 
-    def _features(self, X, xp):
+    def features(self, X, xp):
         return X
 
 

@@ -8,17 +8,21 @@ parallel, and any warning is an error. ``make test-defaults`` runs it in float64
 import contextlib
 import os
 
-DEFAULTS = os.environ.get("TEST_WITH_DEFAULTS") == "1"
 # Read when JAX starts its backend, so they have to be set before anything imports it. Most of the suite's time is
 # compilation, which the lowest level of optimisation shortens by a third.
-FLAGS = ["--xla_force_host_platform_device_count=4", *([] if DEFAULTS else ["--xla_backend_optimization_level=0"])]
-os.environ["XLA_FLAGS"] = " ".join([os.environ.get("XLA_FLAGS", ""), *FLAGS]).strip()
+os.environ["XLA_FLAGS"] = (
+    os.environ.get("XLA_FLAGS", "")
+    + " --xla_force_host_platform_device_count=4"
+    + " --xla_backend_optimization_level=0" * (os.environ.get("TEST_WITH_DEFAULTS") != "1")
+).strip()
 os.environ.setdefault("MPLBACKEND", "Agg")
 
 import jax
 import numpy as np
 import pytest
 
+#: Whether tests run with the settings that users have.
+DEFAULTS = os.environ.get("TEST_WITH_DEFAULTS") == "1"
 if not DEFAULTS:
     jax.config.update("jax_numpy_dtype_promotion", "strict")
     jax.config.update("jax_numpy_rank_promotion", "raise")

@@ -19,9 +19,21 @@ from ..priors import WeightPrior
 class Basis(abc.ABC):
     """A frozen feature map ``φ: R^d → R^m``.
 
-    Subclasses are pytree dataclasses: arrays are leaves, integers are static, and whatever was
-    computed from training inputs is stored, never recomputed from new ones. They implement
-    :meth:`_features` once, for both array namespaces.
+    Subclasses are pytree dataclasses (:func:`~ppl_sgp.pytree_dataclass`): arrays are leaves, integers are static, and
+    whatever was computed from training inputs is stored, never recomputed from new ones. They implement
+    :attr:`num_features`, :attr:`input_dim` and :meth:`features`; all else has a default.
+
+    .. doctest::
+
+        >>> import ppl_sgp as sgp
+        >>> @sgp.pytree_dataclass
+        ... class Square(sgp.Basis):
+        ...     num_features, input_dim = 1, 1
+        ...
+        ...     def features(self, X, xp):
+        ...         return X**2
+        >>> Square().host_features([[3.0]]).tolist()
+        [[9.0]]
     """
 
     @property
@@ -39,11 +51,51 @@ class Basis(abc.ABC):
         """Names of the features, as coordinates of xarray for results with a dimension ``feature``; empty if none."""
         return {}
 
-    @abc.abstractmethod
-    def _features(self, X: Any, xp: ModuleType) -> Any:
-        """Features (n, m) of valid inputs (n, d), computed with ``xp`` (``numpy`` or ``jax.numpy``)."""
+    @property
+    def constant_features(self) -> np.ndarray:
+        """Whether each feature is known to be the same number at all inputs, shape (m,), Boolean."""
+        return np.zeros(self.num_features, dtype=bool)
 
-    def _check_domain(self, X: Any) -> None:  # noqa: B027 - most bases are good for all inputs
+    @property
+    def parts(self) -> tuple[Basis, ...]:
+        """The bases of which the features are made side by side, in their order; empty if there are none."""
+        return ()
+
+    @property
+    def unrotated(self) -> Basis:
+        """The basis before any rotation of its features."""
+        return self
+
+    @property
+    def num_orthonormal(self) -> int:
+        """How many features, the first ones, have norm one over the rows of the statistics."""
+        return 0
+
+    @property
+    def approximates_kernel(self) -> bool:
+        """Whether features stand for a kernel that more of them would represent better, unlike those of a line."""
+        return False
+
+    @property
+    def spectral_points(self) -> np.ndarray:
+        """Frequencies of which the first features are cosines, shape (k, d), in cycles per unit of x; k = 0 if none."""
+        return np.zeros((0, self.input_dim))
+
+    @property
+    def centre_kernel(self) -> Kernel | None:
+        """The kernel that the features are at centres; ``None`` if they are something else."""
+        return None
+
+    @abc.abstractmethod
+    def features(self, X: Any, xp: ModuleType) -> Any:
+        """Features of valid inputs: what subclasses implement, once for both array namespaces.
+
+        :param X: inputs, shape (n, d), of a floating dtype.
+        :param xp: ``numpy`` (in float64, on the host) or ``jax.numpy`` (in the dtype of ``X``, perhaps traced).
+        :return: features, shape (n, m). Row i depends on row i of ``X`` alone.
+        """
+
+    def check_domain(self, X: Any) -> None:  # noqa: B027 - most bases are good for all inputs
         """Warn of valid inputs (n, d) outside the domain of the features, or refuse them, where they can be read."""
 
     def weight_prior(self, kernel: Kernel) -> WeightPrior:
@@ -57,16 +109,35 @@ class Basis(abc.ABC):
             "prior standard deviation of each weight, or use a basis that knows its kernels, such as FourierBasis."
         )
 
-    def residual_variance(self, X: np.ndarray) -> np.ndarray:
-        """The prior variance at inputs (n, d) that the features lack of a kernel of unit amplitude, shape (p, n).
+    def effective_share(self, log_variance: jax.Array) -> jax.Array:
+        """The least share of random features that carry prior variance: ``(Σγ)²/Σγ²`` over their number.
 
-        One row for each of the p parts of the basis that stand for a frozen kernel with its own amplitude, here 0.
+        :param log_variance: of the prior variances γ, shape ``batch + (m,)``; (1,) if all weights share one.
+        :return: a scalar; 1 without random features.
+        """
+        return jnp.ones((), jnp.result_type(log_variance))
+
+    def residual_variance(self, X: Any) -> np.ndarray:
+        """Prior variance that a finite basis lost: ``k(x, x) − φ(x)ᵀφ(x)`` for each kernel that it is frozen for.
+
+        Thesis of Evans (2022), eq 2.36; the correction that turns DTC into FITC (Quiñonero-Candela & Rasmussen 2005).
+
+        :param X: inputs, shape (n, d).
+        :return: shape (p, n), float64, at least 0, in units of the squared amplitude: a row for each of the p parts
+            that have an amplitude of their own. p = 0 if nothing is known.
         """
         return np.zeros((0, len(X)))
 
     def residual_amplitude(self, prior: WeightPrior) -> jax.Array:
-        """The squared amplitude of each of these parts under a prior of the weights, shape ``batch + (p,)``."""
-        return jnp.zeros((*prior.batch_shape, 0))
+        """Squared amplitudes a² of the parts of :meth:`residual_variance` under a prior of the weights.
+
+        The variance at x that f lacks is ``residual_amplitude(prior) @ residual_variance(x)``.
+
+        :param prior: a prior, or a batch of them; its numbers may be traced.
+        :return: shape ``batch + (p,)``. Zero where the weights of a part do not share one variance: then nothing is
+            known.
+        """
+        return jnp.zeros((*prior.batch_shape, 0), prior.log_variance.dtype)
 
     def __call__(self, X: Any) -> jax.Array:
         """Features in JAX, in the floating dtype of ``X``.
@@ -77,9 +148,9 @@ class Basis(abc.ABC):
         """
         checks.inputs_matrix(X, self.input_dim, type(self).__name__)
         X = jnp.asarray(X)
-        self._check_domain(X)
+        self.check_domain(X)
         with full_precision():
-            return self._features(X.astype(checks.common_dtype(X)), jnp)
+            return self.features(X.astype(checks.common_dtype(X)), jnp)
 
     def fill_features(self, X: np.ndarray, out: np.ndarray, single: bool = False) -> None:
         """Write :meth:`host_features` of valid inputs into memory that is there, float64, shape (n, m).
@@ -95,7 +166,30 @@ class Basis(abc.ABC):
         :return: features, shape (n, m).
         :raises ValueError: if ``X`` has the wrong shape.
         """
+        X = self._host_inputs(X)
+        self.check_domain(X)
+        return self.features(X, np)
+
+    def host_features_of(self, X: Any, kept: np.ndarray) -> np.ndarray:
+        """:meth:`host_features` with some features at zero, before any rotation of them.
+
+        :param X: inputs, shape (n, d).
+        :param kept: which features of :attr:`unrotated` are kept, shape (m,), Boolean.
+        :return: features, shape (n, m).
+        """
+        return self.host_features(X) * kept
+
+    def _host_inputs(self, X: Any) -> np.ndarray:
         checks.inputs_matrix(X, self.input_dim, type(self).__name__)
-        X = np.asarray(X, dtype=np.float64)
-        self._check_domain(X)
-        return self._features(X, np)
+        return np.asarray(X, dtype=np.float64)
+
+
+def common_variance(prior: WeightPrior) -> jax.Array:
+    """The prior variance of independent weights that share one, shape ``batch``; zero if they do not."""
+    if not prior.independent.all():
+        return jnp.zeros(prior.batch_shape, prior.log_variance.dtype)
+    variance = jnp.exp(prior.log_variance)
+    mean = jnp.mean(variance, axis=-1)
+    tolerance = max(1e-6, 1e3 * float(jnp.finfo(variance.dtype).eps))
+    equal = jnp.max(jnp.abs(variance - mean[..., None]), axis=-1) <= tolerance * mean
+    return jnp.broadcast_to(jnp.where(equal, mean, 0), prior.batch_shape)

@@ -12,7 +12,6 @@ from types import ModuleType
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from scipy.cluster.vq import kmeans2
 
@@ -20,11 +19,8 @@ from .._internal import checks
 from .._internal.pytree import pytree_dataclass, static
 from ..kernels import Kernel
 from .basis import Basis
-from .frozen_kernel import evaluate
+from .frozen_kernel import evaluate, share_far
 from .inputs import count, point_set
-
-#: Rows whose correlation with the nearest point of the box around the centres is below this are out of the domain.
-FAR = 0.1
 
 
 @pytree_dataclass
@@ -49,6 +45,8 @@ class CentredBasis(Basis):
         >>> basis.host_features([[0.0]]).round(3).tolist()
         [[1.0, 0.135, 1.0]]
     """
+
+    approximates_kernel = True
 
     centres: Any
     kernel: Kernel
@@ -111,6 +109,16 @@ class CentredBasis(Basis):
         return self.centres.shape[-1]
 
     @property
+    def constant_features(self) -> np.ndarray:
+        """Whether each feature is the constant, shape (m,), Boolean."""
+        return np.arange(self.num_features) >= self.centres.shape[-2]
+
+    @property
+    def centre_kernel(self) -> Kernel:
+        """The kernel that the features are at the centres."""
+        return self.kernel
+
+    @property
     def feature_coords(self) -> dict[str, Any]:
         """Names of the features, and their centres (NaN for the constant), as coordinates of xarray."""
         centres = np.asarray(self.centres)
@@ -118,16 +126,10 @@ class CentredBasis(Basis):
         constant = np.full((int(self.bias), self.input_dim), np.nan)
         return {"feature": names, "centre": (("feature", "input"), np.concatenate([centres, constant]))}
 
-    def _check_domain(self, X: Any) -> None:
+    def check_domain(self, X: Any) -> None:
         if not checks.is_concrete(X) or len(X) == 0:
             return
-        X = np.asarray(X, dtype=np.float64)
-        inside = np.clip(X, self.centres.min(axis=0), self.centres.max(axis=0))
-        outside = (inside != X).any(axis=1)
-        if not outside.any():
-            return
-        correlation = evaluate(_correlation, (self.kernel, inside[outside]), X[outside], np)
-        share = np.sum(correlation < FAR) / len(X)
+        share = share_far(self.kernel, self.centres, np.asarray(X, dtype=np.float64))
         if share > 0:
             checks.warn(
                 f"CentredBasis: {share:.3g} of the rows lie far from all centres, where features vanish and variances "
@@ -136,7 +138,7 @@ class CentredBasis(Basis):
                 stacklevel=4,
             )
 
-    def _features(self, X: Any, xp: ModuleType) -> Any:
+    def features(self, X: Any, xp: ModuleType) -> Any:
         features = evaluate(_at_centres, (self.kernel, self.centres), X, xp)
         return xp.concatenate([features, xp.ones_like(X[:, :1])], axis=1) if self.bias else features
 
@@ -154,11 +156,3 @@ def _seeds(X: np.ndarray, k: int, rng: np.random.Generator) -> np.ndarray:
 def _at_centres(tree: tuple[Any, ...], X: jax.Array) -> jax.Array:
     kernel, centres = tree
     return kernel(X, centres)
-
-
-def _correlation(tree: tuple[Any, ...], X: jax.Array) -> jax.Array:
-    """Correlations of rows with as many other points, (n,)."""
-    kernel, points = tree
-    return jax.vmap(lambda x, u: kernel(x[None], u[None])[0, 0])(X, points) / jnp.sqrt(
-        kernel.diag(X) * kernel.diag(points)
-    )

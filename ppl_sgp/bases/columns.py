@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
+import jax
 import numpy as np
 
 from .._internal.pytree import pytree_dataclass, static
 from ..kernels import Kernel
+from ..priors import WeightPrior
 from .basis import Basis
 from .inputs import count
 
@@ -69,8 +71,30 @@ class SelectedColumns(Basis):
         """
         return self.basis.weight_prior(kernel)
 
-    def _check_domain(self, X: Any) -> None:
-        self.basis._check_domain(X[:, self.columns])
+    @property
+    def constant_features(self) -> np.ndarray:
+        """Whether each feature is a constant, shape (m,), Boolean."""
+        return self.basis.constant_features
 
-    def _features(self, X: Any, xp: ModuleType) -> Any:
-        return self.basis._features(X[:, self.columns], xp)
+    @property
+    def approximates_kernel(self) -> bool:
+        """Whether the features of the basis stand for a kernel."""
+        return self.basis.approximates_kernel
+
+    def effective_share(self, log_variance: jax.Array) -> jax.Array:
+        """That of the basis: a scalar."""
+        return self.basis.effective_share(log_variance)
+
+    def residual_variance(self, X: Any) -> np.ndarray:
+        """That of the basis at the selected columns, shape (p, n)."""
+        return self.basis.residual_variance(self._host_inputs(X)[:, self.columns])
+
+    def residual_amplitude(self, prior: WeightPrior) -> jax.Array:
+        """That of the basis, shape ``batch + (p,)``."""
+        return self.basis.residual_amplitude(prior)
+
+    def check_domain(self, X: Any) -> None:
+        self.basis.check_domain(X[:, self.columns])
+
+    def features(self, X: Any, xp: ModuleType) -> Any:
+        return self.basis.features(X[:, self.columns], xp)

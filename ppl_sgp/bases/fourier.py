@@ -24,11 +24,15 @@ from .._internal import checks
 from .._internal.pytree import pytree_dataclass
 from ..kernels import Kernel, SquaredExponential
 from ..kernels.hyperprior_scales import lengthscale_prior
+from ..kernels.spectra import with_spectrum
 from ..priors import DiagonalPrior
+from ..priors.prior import effective_number
 from .basis import Basis
 from .spectral_points import METHODS, base_points
 from .turns import cosine_and_sine
 
+#: Draws that keep fewer effective features than this share of m approximate their kernel poorly.
+FEW_FEATURES = 0.1
 #: Bytes of phases at a time.
 BLOCK_BYTES = 2**18
 
@@ -52,6 +56,8 @@ class FourierBasis(Basis):
         arguments of sine and cosine small, hence accurate.
     :param proposal: the kernels whose spectra were mixed with equal shares.
     """
+
+    approximates_kernel = True
 
     frequencies: Any
     log_proposal: Any
@@ -102,7 +108,11 @@ class FourierBasis(Basis):
         kernels = (kernel_or_kernels,) if isinstance(kernel_or_kernels, Kernel) else tuple(kernel_or_kernels)
         _check_request(kernels, num_features, input_dim, method)
         rng = np.random.default_rng(np.asarray(_key_data(key)).ravel())
-        components = [(share / len(kernels), part) for kernel in kernels for share, part in _shares(kernel)]
+        components = [
+            (share / len(kernels), part)
+            for kernel in kernels
+            for share, part in _shares(with_spectrum(kernel, "FourierBasis.sample"))
+        ]
         shares = np.array([share for share, _ in components])
         shapes = [component.spectral_shape for _, component in components]
         blocks, uniforms_needed = (max(column) for column in zip(*shapes, strict=True))
@@ -172,11 +182,14 @@ class FourierBasis(Basis):
         method = method or ("quasi_random" if input_dim <= 3 else "orthogonal")
         return cls.sample(key, kernels, num_features, input_dim, method, centre=X.mean(axis=0))
 
-    def _features(self, X: Any, xp: ModuleType) -> Any:
-        frequencies = xp.asarray(self.frequencies, dtype=X.dtype)
-        centre = xp.asarray(self.centre, dtype=X.dtype)
-        phase = (X - centre[None, :]) @ (2 * math.pi * frequencies).T
-        return xp.concatenate([xp.cos(phase), xp.sin(phase)], axis=-1)
+    def features(self, X: Any, xp: ModuleType) -> Any:
+        if xp is np:  # as the pass over the data has them, to the last bit: far from the centre it matters
+            out = np.empty((len(X), self.num_features))
+            self.fill_features(X, out)
+            return out
+        turns = (X - jnp.asarray(self.centre, X.dtype)[None, :]) @ jnp.asarray(self.frequencies, X.dtype).T
+        phase = 2 * math.pi * (turns - jnp.round(turns))
+        return jnp.concatenate([jnp.cos(phase), jnp.sin(phase)], axis=-1)
 
     def fill_features(self, X: np.ndarray, out: np.ndarray, single: bool = False) -> None:
         """Features in memory that is there, a block of rows at a time, so that what is in work stays in the cache.
@@ -208,10 +221,21 @@ class FourierBasis(Basis):
             raise ValueError(
                 f"weight_prior needs a kernel such as sgp.SquaredExponential(0.5); got {type(kernel).__name__}."
             )
+        spectral = with_spectrum(kernel, "FourierBasis.weight_prior")
         dtype = checks.common_dtype(*jax.tree.leaves(kernel))
-        log_density = kernel.log_spectral_density(jnp.asarray(self.frequencies, dtype))
+        log_density = spectral.log_spectral_density(jnp.asarray(self.frequencies, dtype))
         log_variance = log_density - jnp.asarray(self.log_proposal, dtype) - math.log(self.num_features / 2)
         return DiagonalPrior.from_log_scale(jnp.tile(log_variance / 2, 2))
+
+    @property
+    def spectral_points(self) -> np.ndarray:
+        """The frequencies of the features, shape (m/2, d): a cosine and a sine each."""
+        return np.asarray(self.frequencies)
+
+    def effective_share(self, log_variance: jax.Array) -> jax.Array:
+        """``(Σγ)²/Σγ²`` of the prior variances γ over m, the least of a batch: a scalar."""
+        log_variance = jnp.broadcast_to(log_variance, (*log_variance.shape[:-1], self.num_features))
+        return jnp.min(effective_number(log_variance)) / self.num_features
 
     def effective_features(self, kernel: Kernel) -> jax.Array:
         """How many of the m features matter for ``kernel``: ``(Σγ)²/Σγ²``, between 1 and m.
@@ -221,7 +245,7 @@ class FourierBasis(Basis):
         return self.weight_prior(kernel).effective_features
 
 
-def _shares(kernel: Kernel) -> list[tuple[float, Kernel]]:
+def _shares(kernel: Any) -> list[tuple[float, Any]]:
     """The additive components of a kernel with their shares of its variance."""
     parts = [(float(np.asarray(variance)), part) for variance, part in kernel.spectral_components()]
     total = sum(variance for variance, _ in parts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 import json
 from collections.abc import Callable
@@ -14,11 +15,12 @@ import numpy as np
 
 from .._internal import checks
 from .._internal.pytree import is_static
-from ..kernels import Kernel, Linear, Polynomial, Product, Sum
-from ..priors import DiagonalPrior
-from .basis import Basis
-from .separable import factors_of
+from ..kernels import Kernel, Product
+from ..priors import DiagonalPrior, WeightPrior
+from .basis import Basis, common_variance
 
+#: Rows whose correlation with the nearest point of the box around the points is below this are out of the domain.
+FAR = 0.1
 #: Eigenvalues below this share of the largest are rounding errors.
 ROUNDING = 1e-14
 
@@ -30,7 +32,22 @@ class FrozenKernelBasis(Basis):
         under ``jit`` too.
     """
 
+    approximates_kernel = True
+
     hyperparameters: str
+
+    @abc.abstractmethod
+    def frozen_variance(self, X: np.ndarray) -> np.ndarray:
+        """``k(x, x)`` of the frozen kernel at inputs (n, d), shape (n,), float64."""
+
+    def residual_variance(self, X: Any) -> np.ndarray:
+        """``k(x, x) − φ(x)ᵀφ(x)`` of the frozen kernel of unit amplitude, shape (1, n), float64, at least 0."""
+        X = self._host_inputs(X)
+        return (self.frozen_variance(X) - np.sum(self.features(X, np) ** 2, axis=1)).clip(min=0)[None]
+
+    def residual_amplitude(self, prior: WeightPrior) -> jax.Array:
+        """The common prior variance of the weights, shape ``batch + (1,)``; zero if they do not share one."""
+        return common_variance(prior)[..., None]
 
     def weight_prior(self, kernel: Kernel) -> DiagonalPrior:
         """Independent weights, all with the amplitude of ``kernel`` as their standard deviation.
@@ -46,11 +63,11 @@ class FrozenKernelBasis(Basis):
         )
         made_for, got = " * ".join(name for name, _ in frozen), type(kernel).__name__
         if isinstance(kernel, Kernel):
-            got = " * ".join(_name(factor) for factor in factors_of(kernel))
+            got = " * ".join(_name(factor) for factor in kernel.factors)
         if got != made_for:
             raise ValueError(f"{owner} was made for the kernel {made_for}; got {got}. {remedy}")
         amplitudes = []
-        for factor, (name, values) in zip(factors_of(kernel), frozen, strict=True):
+        for factor, (name, values) in zip(kernel.factors, frozen, strict=True):
             for path, value in _leaves(factor):
                 if path not in values:
                     amplitudes.append(value)
@@ -79,16 +96,15 @@ def freeze(kernel: Kernel, owner: str) -> tuple[Kernel, str]:
             f"{owner}: `kernel` is traced, but the basis is computed once on the host. Make it outside `jit`, `grad` "
             "and NumPyro models."
         )
-    if any(isinstance(factor, Sum) for factor in factors_of(kernel)):
+    if any(term is not factor for factor in kernel.factors for term in factor.terms):
         raise ValueError(
             f"{owner}: `kernel` has a sum in it, whose terms would lose their amplitudes. Make a basis for each term "
             "and `sgp.stack` them."
         )
     units, description = [], []
-    for factor in factors_of(kernel):
+    for factor in kernel.factors:
         frozen = {path: np.asarray(value, dtype=np.float64) for path, value in _leaves(factor)}
-        if not isinstance(factor, Linear | Polynomial):  # theirs scale the inputs
-            frozen.pop(".amplitude", None)
+        frozen.pop(f".{factor.amplitude_name}", None)
         leaves = [frozen.get(path, np.float64(1.0)) for path, _ in _leaves(factor)]
         units.append(jax.tree.unflatten(jax.tree.structure(factor), leaves))
         description.append([_name(factor), {path: value.tolist() for path, value in frozen.items()}])
@@ -105,6 +121,22 @@ def evaluate(function: Callable[..., Any], tree: Any, X: Any, xp: ModuleType) ->
         with jax.enable_x64(True), jax.ensure_compile_time_eval():
             return np.asarray(jax.jit(function)(_cast(tree, X.dtype), X))
     return function(_cast(tree, X.dtype), X)
+
+
+def share_far(kernel: Kernel, points: np.ndarray, X: np.ndarray) -> float:
+    """The share of rows (n, d) that a kernel hardly correlates with the bounding box of points (k, d)."""
+    inside = np.clip(X, points.min(axis=0), points.max(axis=0))
+    outside = (inside != X).any(axis=1)
+    if not outside.any():
+        return 0.0
+    return np.sum(evaluate(_correlations, (kernel, inside[outside]), X[outside], np) < FAR) / len(X)
+
+
+def _correlations(tree: tuple[Any, ...], X: jax.Array) -> jax.Array:
+    """Correlations of rows with as many other points, (n,)."""
+    kernel, points = tree
+    covariance = jax.vmap(lambda x, u: kernel(x[None], u[None])[0, 0])(X, points)
+    return covariance / jnp.sqrt(kernel.diag(X) * kernel.diag(points))
 
 
 def eigenpairs(covariance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

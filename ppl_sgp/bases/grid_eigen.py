@@ -115,7 +115,7 @@ class GridEigenBasis(FrozenKernelBasis):
         log_eigenvalues, indices = largest_products(log_factors, count("num_features", num_features, owner))
         return cls(kernels, points, eigenvalues, eigenvectors, indices, log_eigenvalues, hyperparameters)
 
-    def _check_domain(self, X: Any) -> None:
+    def check_domain(self, X: Any) -> None:
         share = share_outside(X, self.points.min(axis=1), self.points.max(axis=1))
         if share > 0:
             checks.warn(
@@ -124,7 +124,11 @@ class GridEigenBasis(FrozenKernelBasis):
                 stacklevel=4,
             )
 
-    def _features(self, X: Any, xp: ModuleType) -> Any:
+    def frozen_variance(self, X: np.ndarray) -> np.ndarray:
+        """``k(x, x)`` of the product over inputs, at inputs (n, d), shape (n,), float64."""
+        return evaluate(_diagonal, self.kernels, X, np)
+
+    def features(self, X: Any, xp: ModuleType) -> Any:
         tree = (self.kernels, self.points, self.eigenvalues, self.eigenvectors, self.indices)
         return evaluate(_product_over_inputs, tree, X, xp)
 
@@ -145,6 +149,10 @@ def largest_products(log_factors: list[np.ndarray], number: int) -> tuple[np.nda
         prefix, last = np.divmod(order, len(log_factor))
         logs, indices = every[order], np.vstack([indices[:, prefix], last.astype(np.int32)])
     return logs, indices
+
+
+def _diagonal(kernels: Any, X: jax.Array) -> jax.Array:
+    return jnp.prod(jax.vmap(lambda kernel, x: kernel.diag(x[:, None]))(kernels, X.T), axis=0)
 
 
 def _covariances(kernels: Any, points: jax.Array) -> jax.Array:

@@ -21,11 +21,11 @@ import numpy as np
 
 from .._internal import checks
 from .._internal.pytree import pytree_dataclass, static
-from ..kernels import Kernel, SquaredExponential
+from ..kernels import Kernel
 from ..priors import DensePrior, KroneckerPrior
 from . import interpolation_weights
 from .basis import Basis
-from .separable import factors_of, one_dimensional, share_outside
+from .separable import one_dimensional, share_outside
 
 _BY_INPUT = {
     "linear": interpolation_weights.linear,
@@ -67,6 +67,8 @@ class InterpolationBasis(Basis):
         (10, [0.75, 0.25])
     """
 
+    approximates_kernel = True
+
     grid: tuple[Any, ...]
     method: str = static(default="cubic")
 
@@ -89,8 +91,8 @@ class InterpolationBasis(Basis):
         """The covariance of ``kernel`` between the grid points. Its evidence needs float64.
 
         :param kernel: any kernel; its hyperparameters may be traced.
-        :return: for squared exponentials, which are products over inputs, a :class:`~ppl_sgp.KroneckerPrior` in
-            O(Σmᵢ²); else a :class:`~ppl_sgp.DensePrior` in O(m²).
+        :return: for separable kernels (squared exponentials, which are products over inputs) a
+            :class:`~ppl_sgp.KroneckerPrior` in O(Σmᵢ²); else a :class:`~ppl_sgp.DensePrior` in O(m²).
         :raises ValueError: if ``kernel`` is no kernel, or has lengthscales for another number of inputs.
         """
         if not isinstance(kernel, Kernel):
@@ -99,12 +101,12 @@ class InterpolationBasis(Basis):
             )
         dtype = checks.common_dtype(*jax.tree.leaves(kernel))
         grid = [jnp.asarray(points, dtype) for points in self.grid]
-        if all(isinstance(factor, SquaredExponential) for factor in factors_of(kernel)):
+        if kernel.separable:
             kernels = one_dimensional(kernel, self.input_dim, "InterpolationBasis.weight_prior")
             return KroneckerPrior([k(points[:, None]) for k, points in zip(kernels, grid, strict=True)])
         return DensePrior(kernel(jnp.stack([axis.ravel() for axis in jnp.meshgrid(*grid, indexing="ij")], axis=1)))
 
-    def _check_domain(self, X: Any) -> None:
+    def check_domain(self, X: Any) -> None:
         if not checks.is_concrete(self.grid):
             return
         lower, upper = (np.array([points[end] for points in self.grid]) for end in (0, -1))
@@ -116,7 +118,7 @@ class InterpolationBasis(Basis):
                 "ones too, or leave those rows out."
             )
 
-    def _features(self, X: Any, xp: ModuleType) -> Any:
+    def features(self, X: Any, xp: ModuleType) -> Any:
         grid = tuple(xp.asarray(points, dtype=X.dtype) for points in self.grid)
         if self.method == "shepard":
             return interpolation_weights.shepard(X, grid, xp)

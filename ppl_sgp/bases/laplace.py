@@ -22,6 +22,7 @@ import numpy as np
 from .._internal import checks
 from .._internal.pytree import pytree_dataclass
 from ..kernels import Kernel, Matern32, Matern52, SquaredExponential
+from ..kernels.spectra import with_spectrum
 from ..priors import DiagonalPrior
 from .basis import Basis
 from .inputs import bounding_box, checked_kernel, count, one_per_input
@@ -57,6 +58,8 @@ class LaplaceBasis(Basis):
         >>> basis.num_features, basis.host_features([[0.5, 8.0]]).shape
         (100, (1, 100))
     """
+
+    approximates_kernel = True
 
     frequencies: tuple[Any, ...]  # j / 4L in cycles per unit of x, one array (m_i,) an input
     centre: Any
@@ -170,7 +173,7 @@ class LaplaceBasis(Basis):
         """The number of input columns d."""
         return len(self.frequencies)
 
-    def _check_domain(self, X: Any) -> None:
+    def check_domain(self, X: Any) -> None:
         share = share_outside(X, self.centre - self.boundary, self.centre + self.boundary)
         if share > 0:
             checks.warn(
@@ -181,7 +184,7 @@ class LaplaceBasis(Basis):
                 stacklevel=4,
             )
 
-    def _features(self, X: Any, xp: ModuleType) -> Any:
+    def features(self, X: Any, xp: ModuleType) -> Any:
         boundary = xp.asarray(self.boundary, dtype=X.dtype)
         from_wall = X - xp.asarray(self.centre, dtype=X.dtype)[None, :] + boundary[None, :]
         features = xp.ones((X.shape[0], 1), dtype=X.dtype)
@@ -201,7 +204,8 @@ class LaplaceBasis(Basis):
         """
         remedy = "Pass a stationary one, such as sgp.SquaredExponential(0.5)."
         kernel = checked_kernel(kernel, Kernel, "LaplaceBasis", remedy)  # type: ignore[type-abstract]
+        spectral = with_spectrum(kernel, "LaplaceBasis.weight_prior")
         dtype = checks.common_dtype(*jax.tree.leaves(kernel))
         grid = jnp.meshgrid(*(jnp.asarray(axis, dtype) for axis in self.frequencies), indexing="ij")
         frequencies = jnp.stack(grid, axis=-1).reshape(self.num_features, self.input_dim)
-        return DiagonalPrior.from_log_scale(kernel.log_spectral_density(frequencies) / 2)
+        return DiagonalPrior.from_log_scale(spectral.log_spectral_density(frequencies) / 2)

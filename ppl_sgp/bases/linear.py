@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from .._internal import checks
 from .._internal.pytree import pytree_dataclass, static
@@ -56,11 +57,16 @@ class LinearBasis(Basis):
         return self.dim
 
     @property
+    def constant_features(self) -> np.ndarray:
+        """Whether each feature is the constant, shape (m,), Boolean."""
+        return np.arange(self.num_features) < self.bias
+
+    @property
     def feature_coords(self) -> dict[str, Any]:
         """Names of the features, as coordinates of xarray: ``constant``, ``input 0``, …"""
         return {"feature": ["constant"] * self.bias + [f"input {j}" for j in range(self.dim)]}
 
-    def _features(self, X: Any, xp: ModuleType) -> Any:
+    def features(self, X: Any, xp: ModuleType) -> Any:
         return xp.concatenate([xp.ones_like(X[:, :1]), X], axis=1) if self.bias else X
 
     def weight_prior(self, kernel: Kernel) -> DiagonalPrior:

@@ -13,9 +13,10 @@ from typing import Any
 import jax
 import numpy as np
 
+from .._internal import checks
 from .._internal.pytree import pytree_dataclass, static
 from ..kernels import Kernel
-from .frozen_kernel import FrozenKernelBasis, eigenpairs, evaluate, freeze, whitening
+from .frozen_kernel import FrozenKernelBasis, eigenpairs, evaluate, freeze, share_far, whitening
 from .inputs import point_set
 
 
@@ -24,9 +25,11 @@ class NystromBasis(FrozenKernelBasis):
     """Whitened features ``φ(x) = Λ^-½ Qᵀ k(U, x)`` of m inducing points U, with ``k(U, U) = QΛQᵀ``.
 
     ``φ(x)ᵀφ(z) = k(x, U) k(U, U)⁻¹ k(U, z)``: exact where x or z is an inducing point, and never more than
-    the kernel, so prior variance is lost far from all of them. The kernel is frozen but for its amplitude.
-    Making it costs O(m³), a feature vector O(m(d + m)). Directions with eigenvalues at rounding level
-    (1e-14 of the largest) are cut, so there may be fewer features than inducing points.
+    the kernel, so prior variance is lost far from all of them (:meth:`residual_variance` says how much); rows
+    whose correlation with the nearest point of their bounding box is below 0.1 are announced by a warning. The
+    kernel is frozen but for its amplitude. Making it costs O(m³), a feature vector O(m(d + m)). Directions with
+    eigenvalues at rounding level (1e-14 of the largest) are cut, so there may be fewer features than inducing
+    points.
 
     :param inducing_points: U, shape (k, d): training inputs, cluster centres, any representative points.
     :param kernel: a kernel that is no sum; amplitudes do not matter.
@@ -65,7 +68,22 @@ class NystromBasis(FrozenKernelBasis):
         """The number of input columns d."""
         return self.inducing_points.shape[-1]
 
-    def _features(self, X: Any, xp: ModuleType) -> Any:
+    def check_domain(self, X: Any) -> None:
+        if not checks.is_concrete(X) or len(X) == 0:
+            return
+        share = share_far(self.kernel, self.inducing_points, np.asarray(X, dtype=np.float64))
+        if share > 0:
+            checks.warn(
+                f"NystromBasis: {share:.3g} of the rows lie far from all inducing points, where features and prior "
+                "variance decay to zero. Make the basis with inducing points that cover all inputs, new ones too.",
+                stacklevel=4,
+            )
+
+    def frozen_variance(self, X: np.ndarray) -> np.ndarray:
+        """``k(x, x)`` at inputs (n, d), shape (n,), float64."""
+        return evaluate(_diagonal, self.kernel, X, np)
+
+    def features(self, X: Any, xp: ModuleType) -> Any:
         tree = (self.kernel, self.inducing_points, self.eigenvalues, self.eigenvectors)
         return evaluate(_whitened, tree, X, xp)
 
@@ -73,6 +91,10 @@ class NystromBasis(FrozenKernelBasis):
 def _correlation(tree: tuple[Any, ...], X: jax.Array) -> jax.Array:
     kernel, points = tree
     return kernel(X, points)
+
+
+def _diagonal(kernel: Kernel, X: jax.Array) -> jax.Array:
+    return kernel.diag(X)
 
 
 def _whitened(tree: tuple[Any, ...], X: jax.Array) -> jax.Array:

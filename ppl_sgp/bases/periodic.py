@@ -67,7 +67,12 @@ class PeriodicBasis(Basis):
         """The number of input columns: 1."""
         return 1
 
-    def _features(self, X: Any, xp: ModuleType) -> Any:
+    @property
+    def constant_features(self) -> np.ndarray:
+        """Whether each feature is the constant, shape (m,), Boolean: the first is."""
+        return np.arange(self.num_features) == 0
+
+    def features(self, X: Any, xp: ModuleType) -> Any:
         turns = X / self.period
         angle = 2 * math.pi * (turns - xp.round(turns))  # whole turns change nothing, and would cost digits
         phase = angle * xp.arange(1, self.num_harmonics + 1, dtype=X.dtype)[None, :]

@@ -98,6 +98,11 @@ class PolynomialBasis(Basis):
         return np.array([np.bincount(factors, minlength=self.dim) for factors in monomials])
 
     @property
+    def constant_features(self) -> np.ndarray:
+        """Whether each feature is the constant, shape (m,), Boolean: the first is."""
+        return np.arange(self.num_features) == 0
+
+    @property
     def feature_coords(self) -> dict[str, Any]:
         """Names of the monomials, as coordinates of xarray: ``constant``, ``z0``, ``z1``, ``z0^2``, ``z0 z1``, …"""
         factors = [
@@ -106,7 +111,7 @@ class PolynomialBasis(Basis):
         ]
         return {"feature": [" ".join(names) or "constant" for names in factors]}
 
-    def _features(self, X: Any, xp: ModuleType) -> Any:
+    def features(self, X: Any, xp: ModuleType) -> Any:
         Z = (X - xp.asarray(self.centre, dtype=X.dtype)[None, :]) / xp.asarray(self.scale, dtype=X.dtype)[None, :]
         columns = [xp.ones_like(X[:, :1])]
         for lower, upper in itertools.pairwise(_monomials(self.dim, self.degree, self.interactions)):

@@ -5,8 +5,15 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Any
 
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .._internal.batching import full_precision
 from .._internal.pytree import pytree_dataclass, static
-from .basis import Basis
+from ..kernels import Kernel
+from ..priors import DiagonalPrior, WeightPrior
+from .basis import Basis, common_variance
 
 
 @pytree_dataclass
@@ -35,8 +42,57 @@ class RotatedBasis(Basis):
         """The number of input columns d."""
         return self.basis.input_dim
 
-    def _check_domain(self, X: Any) -> None:
-        self.basis._check_domain(X)
+    @property
+    def parts(self) -> tuple[Basis, ...]:
+        """The parts of the basis before the rotation."""
+        return self.basis.parts
 
-    def _features(self, X: Any, xp: ModuleType) -> Any:
-        return self.basis._features(X, xp) @ xp.asarray(self.rotation, dtype=X.dtype)
+    @property
+    def unrotated(self) -> Basis:
+        """The basis before this and any other rotation."""
+        return self.basis.unrotated
+
+    @property
+    def approximates_kernel(self) -> bool:
+        """Whether the features of the basis stand for a kernel."""
+        return self.basis.approximates_kernel
+
+    @property
+    def centre_kernel(self) -> Kernel | None:
+        """That of the basis."""
+        return self.basis.centre_kernel
+
+    def residual_variance(self, X: Any) -> np.ndarray:
+        """That of the basis: a rotation loses nothing."""
+        return self.basis.residual_variance(X)
+
+    def residual_amplitude(self, prior: WeightPrior) -> jax.Array:
+        """That of the basis under the prior of its own weights ``w = Wv``, shape ``batch + (p,)``.
+
+        With variance s² of the rotated weights v that is ``s²WWᵀ``: ``s²I`` after a plain rotation, and after
+        ``stats.rotate(prior)`` the covariance of that prior times s². Where it is not diagonal nothing is known.
+        """
+        shared = common_variance(prior)
+        W = jnp.asarray(self.rotation, shared.dtype)
+        variance = jnp.sum(W**2, axis=1)
+        rows = W * jax.lax.rsqrt(jnp.where(variance > 0, variance, 1))[:, None]
+        # WWᵀ is diagonal if the rows are orthogonal: two vectors at random tell, in O(m²).
+        probes = jnp.asarray(np.random.default_rng(0).standard_normal((len(rows), 2)), shared.dtype)
+        with full_precision():
+            left = rows @ (rows.T @ probes) - jnp.where(variance[:, None] > 0, probes, 0)
+        tolerance = jnp.finfo(shared.dtype).eps ** 0.5
+        diagonal = jnp.max(jnp.abs(left)) <= tolerance * jnp.max(jnp.abs(probes))
+        of_basis = shared[..., None] * jnp.where(diagonal, variance, 0).reshape((1,) * shared.ndim + (-1,))
+        known = of_basis > 0
+        log_variance = jnp.where(known, jnp.log(jnp.where(known, of_basis, 1)), -jnp.inf)
+        return self.basis.residual_amplitude(DiagonalPrior.from_log_scale(log_variance / 2))
+
+    def check_domain(self, X: Any) -> None:
+        self.basis.check_domain(X)
+
+    def features(self, X: Any, xp: ModuleType) -> Any:
+        return self.basis.features(X, xp) @ xp.asarray(self.rotation, dtype=X.dtype)
+
+    def host_features_of(self, X: Any, kept: np.ndarray) -> np.ndarray:
+        """Host features with some of those before the rotation at zero, shape (n, m)."""
+        return self.basis.host_features_of(X, kept) @ np.asarray(self.rotation)

@@ -8,6 +8,7 @@ from typing import Any, overload
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from .._internal import checks
 from .._internal.pytree import pytree_dataclass
@@ -54,17 +55,52 @@ class StackedBasis(Basis):
             )
         return stack(
             *(
-                _sized(kernel, basis) if isinstance(kernel, WeightPrior) else basis.weight_prior(kernel)
+                kernel.sized(basis.num_features) if isinstance(kernel, WeightPrior) else basis.weight_prior(kernel)
                 for basis, kernel in zip(self.bases, kernels, strict=True)
             )
         )
 
-    def _check_domain(self, X: Any) -> None:
-        for basis in self.bases:
-            basis._check_domain(X)
+    @property
+    def parts(self) -> tuple[Basis, ...]:
+        """The bases."""
+        return self.bases
 
-    def _features(self, X: Any, xp: ModuleType) -> Any:
-        return xp.concatenate([basis._features(X, xp) for basis in self.bases], axis=1)
+    @property
+    def constant_features(self) -> np.ndarray:
+        """Whether each feature is a constant, shape (m,), Boolean."""
+        return np.concatenate([basis.constant_features for basis in self.bases])
+
+    @property
+    def approximates_kernel(self) -> bool:
+        """Whether the features of any of the bases stand for a kernel."""
+        return any(basis.approximates_kernel for basis in self.bases)
+
+    def effective_share(self, log_variance: jax.Array) -> jax.Array:
+        """The least share of the bases: a scalar."""
+        log_variance = jnp.broadcast_to(log_variance, (*log_variance.shape[:-1], self.num_features))
+        pairs = zip(self.bases, jnp.split(log_variance, self._ends, axis=-1), strict=True)
+        return jnp.min(jnp.stack([basis.effective_share(own) for basis, own in pairs]))
+
+    def residual_variance(self, X: Any) -> np.ndarray:
+        """Those of the bases, one after the other, shape (p, n)."""
+        X = self._host_inputs(X)
+        return np.concatenate([basis.residual_variance(X) for basis in self.bases])
+
+    def residual_amplitude(self, prior: WeightPrior) -> jax.Array:
+        """Those of the bases, one after the other, shape ``batch + (p,)``."""
+        own = _independent_blocks(prior, [basis.num_features for basis in self.bases])
+        return jnp.concatenate([b.residual_amplitude(part) for b, part in zip(self.bases, own, strict=True)], axis=-1)
+
+    @property
+    def _ends(self) -> np.ndarray:
+        return np.cumsum([basis.num_features for basis in self.bases])[:-1]
+
+    def check_domain(self, X: Any) -> None:
+        for basis in self.bases:
+            basis.check_domain(X)
+
+    def features(self, X: Any, xp: ModuleType) -> Any:
+        return xp.concatenate([basis.features(X, xp) for basis in self.bases], axis=1)
 
 
 @overload
@@ -128,15 +164,12 @@ def _stacked_diagonals(priors: tuple[DiagonalPrior, ...]) -> DiagonalPrior:
     return DiagonalPrior.from_log_scale(joined([prior.log_scale for prior in priors]), mean)
 
 
-def _sized(prior: WeightPrior, basis: Basis) -> WeightPrior:
-    """The prior with one entry for each weight of ``basis``."""
-    m = basis.num_features
-    if isinstance(prior, DiagonalPrior) and prior.num_weights in (None, 1):
-        log_scale = jnp.broadcast_to(prior.log_scale, (*jnp.shape(prior.log_scale)[:-1], m))
-        return DiagonalPrior.from_log_scale(log_scale, prior.mean)
-    if prior.num_weights != m:
-        raise ValueError(
-            f"StackedBasis.weight_prior: a prior has {prior.num_weights} weights but its {type(basis).__name__} has "
-            f"{m} features; give one entry for each."
-        )
-    return prior
+def _independent_blocks(prior: WeightPrior, sizes: list[int]) -> list[DiagonalPrior]:
+    """The priors of blocks of independent weights; in place of correlated ones, none at all: variances of zero."""
+    m, ends = sum(sizes), np.cumsum(sizes)[:-1]
+    log_variance = jnp.broadcast_to(prior.log_variance, (*prior.batch_shape, m))
+    known = np.split(np.broadcast_to(prior.independent, (m,)), ends)
+    return [
+        DiagonalPrior.from_log_scale(own / 2 if independent.all() else jnp.full_like(own, -jnp.inf))
+        for own, independent in zip(jnp.split(log_variance, ends, axis=-1), known, strict=True)
+    ]

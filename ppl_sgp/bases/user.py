@@ -78,7 +78,7 @@ class CallableBasis(Basis):
         """The number of input columns d."""
         return self.dim
 
-    def _features(self, X: Any, xp: ModuleType) -> Any:
+    def features(self, X: Any, xp: ModuleType) -> Any:
         if xp is np:
             with jax.enable_x64(True), jax.ensure_compile_time_eval():
                 return self._checked(np.asarray(self.function(X), dtype=np.float64), X)

@@ -11,7 +11,6 @@ import numpy as np
 import xarray as xr
 
 from .._internal import checks
-from ..bases.fourier import FourierBasis
 from ..posteriors.posterior import posterior
 from ..priors import WeightPrior
 from ..statistics.statistics import SufficientStatistics
@@ -65,7 +64,7 @@ def kernel_draws(
     if origin.shape != (d,):
         raise ValueError(f"kernel_draws: `origin` must have shape ({d},); got {origin.shape}.")
     start, ends = basis.host_features(origin[None]), basis.host_features(origin + displacement)
-    frequencies = np.asarray(basis.frequencies) if isinstance(basis, FourierBasis) else np.empty((0, d))
+    frequencies = basis.spectral_points
 
     prior = posterior(model, samples, statistics, site=site).marginal_parameters("kernel_draws").prior
     covariance, spectrum = _covariances(prior, start, ends)

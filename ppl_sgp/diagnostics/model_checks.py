@@ -9,17 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..bases.basis import Basis
-from ..bases.centred import CentredBasis
-from ..bases.columns import SelectedColumns
-from ..bases.effective_share import FEW_FEATURES, effective_share
-from ..bases.fourier import FourierBasis
-from ..bases.grid_eigen import GridEigenBasis
-from ..bases.interpolation import InterpolationBasis
-from ..bases.laplace import LaplaceBasis
-from ..bases.nystrom import NystromBasis
-from ..bases.rotated import RotatedBasis
-from ..bases.stack import StackedBasis
+from ..bases.fourier import FEW_FEATURES
 from ..evidence import joint
 from ..models.basis_gp import BasisGP
 from ..models.hyperpriors import mean_excess
@@ -30,8 +20,6 @@ from ..statistics.statistics import SufficientStatistics
 from .finding import Finding
 from .kernel_error import kernel_error
 
-#: Bases that stand for a kernel, the better the more features they have.
-APPROXIMATE = (CentredBasis, FourierBasis, GridEigenBasis, InterpolationBasis, LaplaceBasis, NystromBasis)
 #: Share of features that the data may use up (where a kernel on [0, 1] was resolved, random features used a third).
 MOST_USED = 0.6
 #: Relative error of a kernel that is known, at so many points, below which its features are not too few.
@@ -68,7 +56,7 @@ def basis_findings(
             "Draw the basis closer to the posterior (a list of kernels in `FourierBasis.sample`), or use another: with "
             "many inputs features spread thin.",
         )
-    used_up = _grows(statistics.basis) and np.median(used) > MOST_USED * m
+    used_up = statistics.basis.approximates_kernel and np.median(used) > MOST_USED * m
     if used_up and not _has_its_kernel(model, thinned, statistics, site):
         yield Finding(
             "too few features",
@@ -93,7 +81,7 @@ def _looked_at(statistics: SufficientStatistics, parameters: SiteParameters) -> 
         noise = jnp.min(each.noise_scale)
         if not isinstance(each, MarginalParameters):
             return jnp.asarray(1.0), jnp.asarray(0.0), noise
-        share = effective_share(statistics.basis, each.prior.log_variance)
+        share = statistics.basis.effective_share(each.prior.log_variance)
         return share, jnp.max(_used(statistics, each.prior, each.noise_scale)), noise
 
     return jax.lax.map(look, parameters)
@@ -109,13 +97,6 @@ def _has_its_kernel(
     points = low + (high - low) * np.random.default_rng(0).random((POINTS, len(low)))
     error = kernel_error(model, samples, statistics, points, site=site)["relative_error"]
     return bool(np.median(error) < KERNEL_ERROR)
-
-
-def _grows(basis: Basis) -> bool:
-    """Whether the features stand for a kernel that more of them would represent better, unlike those of a line."""
-    if isinstance(basis, RotatedBasis | SelectedColumns):
-        return _grows(basis.basis)
-    return isinstance(basis, APPROXIMATE) or (isinstance(basis, StackedBasis) and any(map(_grows, basis.bases)))
 
 
 def _used(statistics: SufficientStatistics, prior: Any, noise_scale: Any) -> jax.Array:

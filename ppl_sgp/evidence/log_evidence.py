@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from .._internal import checks
 from ..priors import DiagonalPrior, HouseholderPrior, WeightPrior
@@ -40,7 +41,7 @@ def log_evidence(statistics: SufficientStatistics, prior: WeightPrior, noise_sca
     checks.positive("noise_scale", noise_scale, "log_evidence")
     check_prior(statistics, prior)
     value = evaluate(statistics, prior, noise_scale, statistics.projection)
-    if checks.is_concrete(value) and not bool(jnp.isfinite(value).all()):
+    if checks.is_concrete(value) and not np.isfinite(np.asarray(value)).all():
         raise ValueError(
             f"log_evidence: the result is not finite ({value}) for noise_scale {noise_scale} and prior standard "
             f"deviations between {prior.variance.min() ** 0.5} and {prior.variance.max() ** 0.5}: the ratio of the "

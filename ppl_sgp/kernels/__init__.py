@@ -17,10 +17,10 @@ References: Rasmussen & Williams (2006), chapter 4, for the kernels and their sp
 for the squared-exponential spectrum in cycles.
 """
 
-from .composites import Product, Sum
-from .kernel import Kernel
+from .kernel import Kernel, Product, Sum
 from .nonstationary import ArcCosine, Linear, Polynomial
 from .periodic import Periodic
+from .spectra import Spectral
 from .stationary import Matern12, Matern32, Matern52, RationalQuadratic, SquaredExponential
 
 __all__ = [
@@ -34,6 +34,7 @@ __all__ = [
     "Polynomial",
     "Product",
     "RationalQuadratic",
+    "Spectral",
     "SquaredExponential",
     "Sum",
 ]

@@ -1,31 +1,46 @@
-"""What every covariance function offers."""
+"""Covariance functions: what each offers, and their sums and products."""
 
 from __future__ import annotations
 
 import abc
-import math
+import functools
+import itertools
+import operator
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.scipy.special import logsumexp
 from jax.typing import ArrayLike
 
-from .._internal import checks
-
-TWO_PI = 2 * math.pi
+from .._internal.pytree import pytree_dataclass
+from .scale_mixture import MixtureSpectrum, log_mixture
+from .spectra import Spectral, checked_variates, dtype_of, frequency_array, with_spectrum
 
 
 class Kernel(abc.ABC):
     """A covariance function; ``k1 + k2`` and ``k1 * k2`` combine kernels.
+
+    Subclasses are pytree dataclasses (:func:`~ppl_sgp.pytree_dataclass`) whose fields are hyperparameters. They
+    implement :meth:`__call__` and :meth:`diag`; those with a spectral density derive from
+    :class:`~ppl_sgp.kernels.Spectral` as well.
 
     >>> from ppl_sgp.kernels import Matern32, SquaredExponential
     >>> k = SquaredExponential(1.0, amplitude=2.0) + Matern32(3.0)
     >>> k.variance
     5.0
     """
+
+    #: Whether the kernel has a spectral density: see :class:`~ppl_sgp.kernels.Spectral`.
+    has_spectrum: bool = False
+    #: Whether the kernel is the product over inputs of :meth:`along_inputs`, and not only related to it.
+    separable: bool = False
+    #: The hyperparameter whose square multiplies the kernel; ``None`` if none does.
+    amplitude_name: ClassVar[str | None] = "amplitude"
 
     @abc.abstractmethod
     def __call__(self, X: ArrayLike, X2: ArrayLike | None = None) -> Array:
@@ -45,72 +60,32 @@ class Kernel(abc.ABC):
         """
 
     @property
-    @abc.abstractmethod
-    def variance(self) -> ArrayLike:
-        """``k(0)``: the prior variance at any point, and the integral of the spectral density."""
-
-    def log_spectral_density(self, frequencies: ArrayLike) -> Array:
-        """The logarithm of :meth:`spectral_density`, finite where the density itself underflows.
-
-        :param frequencies: (..., d), in cycles per unit of ``x``.
-        :return: (...).
-        """
-        raise self._no_spectrum()
-
-    def spectral_density(self, frequencies: ArrayLike) -> Array:
-        """The Fourier transform of the kernel; it integrates to :attr:`variance`.
-
-        :param frequencies: (..., d), in cycles per unit of ``x``.
-        :return: (...), in squared units of the amplitude times units of ``x`` to the power ``d``.
-        """
-        return jnp.exp(self.log_spectral_density(frequencies))
-
-    def sample_frequencies(self, key: Array, shape: Sequence[int]) -> Array:
-        """Independent draws from the normalised spectral density; works under ``jit``.
-
-        :param key: a JAX random key.
-        :param shape: (..., d), the full shape of the result.
-        :return: frequencies (..., d), in cycles per unit of ``x``.
-        """
-        raise self._no_spectrum()
+    def terms(self) -> tuple[Kernel, ...]:
+        """The kernels of which it is a sum; itself if it is none."""
+        return (self,)
 
     @property
-    def spectral_shape(self) -> tuple[int, int]:
-        """Blocks of normals and number of uniforms that make one frequency."""
-        raise self._no_spectrum()
+    def factors(self) -> tuple[Kernel, ...]:
+        """The kernels of which it is a product; itself if it is none."""
+        return (self,)
 
-    def frequencies_from(self, normals: ArrayLike, uniforms: ArrayLike) -> np.ndarray:
-        """Frequencies made of given variates, for quasi-random or orthogonal points: float64 NumPy, on the host.
+    def along_inputs(self, input_dim: int) -> tuple[Kernel, ...] | None:
+        """Kernels ``k₁ … k_d`` of one input each whose product is the kernel, or its separable relative.
 
-        :param normals: standard normal variates (N, blocks, d), with ``blocks, e = spectral_shape``.
-        :param uniforms: uniform variates (N, e) in [0, 1].
-        :return: frequencies (N, d), in cycles per unit of ``x``.
+        :param input_dim: the number of inputs d.
+        :return: the kernels, the amplitude on the first; ``None`` if the kernel has no such relative.
         """
-        raise self._no_spectrum()
-
-    def spectral_components(self) -> tuple[tuple[ArrayLike, Kernel], ...]:
-        """``(variance, kernel)`` of each additive part; a kernel that is no sum is its own only part."""
-        return ((self.variance, self),)
+        return None
 
     def __add__(self, other: Kernel) -> Kernel:
-        from .composites import Sum
-
         return Sum((self, self._operand("add", other)))
 
     def __mul__(self, other: Kernel) -> Kernel:
-        from .composites import Product
-
         return Product((self, self._operand("multiply", other)))
 
     # reached only if the left operand is no kernel: always refused, with the remedy
     __radd__ = __add__
     __rmul__ = __mul__
-
-    def _no_spectrum(self) -> ValueError:
-        return ValueError(
-            f"{type(self).__name__} has no spectral density that can be sampled, so it has no Fourier features. Use a "
-            "stationary kernel such as SquaredExponential or Matern52; for a sum, take its `spectral_components()`."
-        )
 
     def _operand(self, action: str, other: Any) -> Kernel:
         if not isinstance(other, Kernel):
@@ -121,36 +96,163 @@ class Kernel(abc.ABC):
         return other
 
 
-def dtype_of(kernel: Kernel, *values: ArrayLike) -> jnp.dtype:
-    """The floating dtype of the hyperparameters and ``values``; integers take no part."""
-    leaves = jax.tree.leaves((kernel, values))
-    return checks.common_dtype(*[v for v in leaves if jnp.issubdtype(jnp.result_type(v), jnp.floating)])
+@dataclass(frozen=True, eq=False)
+class Composite(Spectral, Kernel):
+    """Kernels combined by one operation; nested composites of the same class are flattened.
+
+    There is a spectral density if all of them have one.
+    """
+
+    kernels: tuple[Kernel, ...]
+
+    _combine: ClassVar[Any]  # of two results
+
+    def __post_init__(self) -> None:
+        owner = type(self)
+        flat: list[Kernel] = []
+        for kernel in self.kernels:
+            if not isinstance(kernel, Kernel):
+                raise TypeError(f"{owner.__name__}: `kernels` must be kernels; got {type(kernel).__name__}.")
+            flat += kernel.kernels if isinstance(kernel, owner) else [kernel]
+        if not flat:
+            raise ValueError(f"{owner.__name__}: `kernels` must hold at least one kernel; got none.")
+        object.__setattr__(self, "kernels", tuple(flat))
+
+    @property
+    def has_spectrum(self) -> bool:  # type: ignore[override]
+        """Whether all of the kernels have a spectral density."""
+        return all(kernel.has_spectrum for kernel in self.kernels)
+
+    @property
+    def _spectral(self) -> tuple[Any, ...]:
+        """The kernels, which must have spectral densities."""
+        return with_spectrum(self, type(self).__name__).kernels
+
+    def __call__(self, X: ArrayLike, X2: ArrayLike | None = None) -> Array:
+        return functools.reduce(self._combine, [kernel(X, X2) for kernel in self.kernels])
+
+    def diag(self, X: ArrayLike) -> Array:
+        return functools.reduce(self._combine, [kernel.diag(X) for kernel in self.kernels])
+
+    @property
+    def variance(self) -> ArrayLike:
+        kernels: tuple[Any, ...] = self.kernels
+        return functools.reduce(self._combine, [kernel.variance for kernel in kernels])
 
 
-def frequency_array(kernel: Kernel, frequencies: ArrayLike) -> Array:
-    """``frequencies`` as an array of at least one axis."""
-    if np.ndim(frequencies) == 0:
-        raise ValueError(
-            f"{type(kernel).__name__}: `frequencies` must have shape (..., d); got a scalar. "
-            "For one input use `frequencies[..., None]`."
-        )
-    return jnp.asarray(frequencies, dtype_of(kernel, frequencies))
+@pytree_dataclass
+class Sum(Composite):
+    """The sum of kernels: independent functions added up. Written ``k1 + k2``.
+
+    :param kernels: the terms.
+
+    >>> from ppl_sgp.kernels import Matern12, SquaredExponential
+    >>> k = SquaredExponential(1.0) + Matern12(2.0, amplitude=3.0)
+    >>> [variance for variance, _ in k.spectral_components()]
+    [1.0, 9.0]
+    """
+
+    _combine = staticmethod(operator.add)
+
+    @property
+    def terms(self) -> tuple[Kernel, ...]:
+        """The terms."""
+        return self.kernels
+
+    def log_spectral_density(self, frequencies: ArrayLike) -> Array:
+        frequencies = frequency_array(self, frequencies)
+        return logsumexp(jnp.stack([kernel.log_spectral_density(frequencies) for kernel in self._spectral]), axis=0)
+
+    def sample_frequencies(self, key: Array, shape: Sequence[int]) -> Array:
+        shape, dtype, kernels = tuple(shape), dtype_of(self), self._spectral
+        key, *keys = jax.random.split(key, len(kernels) + 1)
+        log_variances = jnp.log(jnp.stack([jnp.asarray(kernel.variance, dtype) for kernel in kernels]))
+        choice = jnp.broadcast_to(jax.random.categorical(key, log_variances, shape=shape[:-1])[..., None], shape)
+        draws = [kernel.sample_frequencies(k, shape) for kernel, k in zip(kernels, keys, strict=True)]
+        return jnp.take_along_axis(jnp.stack(draws).astype(dtype), choice[None], axis=0)[0]
+
+    def spectral_components(self) -> tuple[tuple[ArrayLike, Kernel], ...]:
+        return tuple(part for kernel in self._spectral for part in kernel.spectral_components())
 
 
-def checked_variates(kernel: Kernel, normals: ArrayLike, uniforms: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-    """The variates of :meth:`frequencies_from` in float64, checked."""
-    owner, (blocks, e) = type(kernel).__name__, kernel.spectral_shape
-    if not checks.is_concrete(kernel, normals, uniforms):
-        raise ValueError(
-            f"{owner}: `frequencies_from` runs on the host and cannot be traced. Call it outside `jit`, `grad` and "
-            "`vmap`, or use `sample_frequencies`."
-        )
-    normals, uniforms = np.asarray(normals, dtype=np.float64), np.asarray(uniforms, dtype=np.float64)
-    if normals.ndim != 3 or normals.shape[1] != blocks or uniforms.shape != (len(normals), e):
-        raise ValueError(
-            f"{owner}: `normals` must have shape (N, {blocks}, d) and `uniforms` (N, {e}); got {normals.shape} and "
-            f"{uniforms.shape}. `spectral_shape` says how many blocks and uniforms a kernel takes."
-        )
-    if not ((uniforms >= 0) & (uniforms <= 1)).all():
-        raise ValueError(f"{owner}: `uniforms` must lie in [0, 1]; pass uniform variates, not normal ones.")
-    return normals, uniforms
+@pytree_dataclass
+class Product(Composite):
+    """The product of kernels, all on the same inputs. Written ``k1 * k2``.
+
+    The spectral density is a closed form for squared exponentials; one Matern or rational-quadratic factor makes it
+    a quadrature of 128 nodes per frequency, two of 128**2. More of them, or two rational quadratics, are refused.
+    Sums among the factors are multiplied out.
+
+    :param kernels: the factors.
+
+    >>> from ppl_sgp.kernels import Matern32, SquaredExponential
+    >>> k = SquaredExponential(2.0, amplitude=3.0) * Matern32(1.0)
+    >>> k.variance, k.spectral_shape
+    (9.0, (2, 1))
+    """
+
+    _combine = staticmethod(operator.mul)
+
+    @property
+    def factors(self) -> tuple[Kernel, ...]:
+        """The factors."""
+        return self.kernels
+
+    @property
+    def separable(self) -> bool:  # type: ignore[override]
+        """Whether all factors are products over inputs."""
+        return all(kernel.separable for kernel in self.kernels)
+
+    def along_inputs(self, input_dim: int) -> tuple[Kernel, ...] | None:
+        """The products of the kernels of one input that the factors have, if they all have them."""
+        parts = [kernel.along_inputs(input_dim) for kernel in self.kernels]
+        return tuple(map(Product, zip(*parts, strict=True))) if all(parts) else None  # type: ignore[arg-type]
+
+    def log_spectral_density(self, frequencies: ArrayLike) -> Array:
+        parts = [kernel for _, kernel in self.spectral_components()]
+        if len(parts) > 1:
+            return Sum(tuple(parts)).log_spectral_density(frequencies)
+        factors = tuple(kernel for kernel in self.kernels if isinstance(kernel, MixtureSpectrum))
+        mixed = [kernel._power > 0 for kernel in factors if kernel._power]
+        if len(factors) < len(self.kernels) or len(mixed) > 2 or sum(mixed) > 1:
+            raise ValueError(
+                f"Product: no spectral density for {' * '.join(type(kernel).__name__ for kernel in self.kernels)}. "
+                "Supported are squared exponentials times at most two Matern kernels, of which one may be a rational "
+                "quadratic. Add kernels instead, or use a basis for each input, or InterpolationBasis, which takes any "
+                "kernel; sampling frequencies is not limited."
+            )
+        return log_mixture(factors, frequency_array(self, frequencies))
+
+    def sample_frequencies(self, key: Array, shape: Sequence[int]) -> Array:
+        keys = jax.random.split(key, len(self.kernels))
+        draws = [kernel.sample_frequencies(k, shape) for kernel, k in zip(self._spectral, keys, strict=True)]
+        return functools.reduce(operator.add, draws)
+
+    def spectral_components(self) -> tuple[tuple[ArrayLike, Kernel], ...]:
+        parts = [[kernel for _, kernel in factor.spectral_components()] for factor in self._spectral]
+        if all(len(part) == 1 for part in parts):
+            return ((self.variance, self),)
+        products = [Product(factors) for factors in itertools.product(*parts)]
+        return tuple((product.variance, product) for product in products)
+
+    @property
+    def spectral_shape(self) -> tuple[int, int]:
+        """Blocks of normals and number of uniforms that make one frequency."""
+        if any(kernel.terms[0] is not kernel for kernel in self.kernels):
+            raise ValueError("Product: a factor is a sum. Take each kernel of `spectral_components()` instead.")
+        blocks, uniforms = zip(*[factor.spectral_shape for factor in self._spectral], strict=True)
+        return sum(blocks), sum(uniforms)
+
+    def frequencies_from(self, normals: ArrayLike, uniforms: ArrayLike) -> np.ndarray:
+        """The sum of the factors' frequencies; the variates are shared out in the order of the factors.
+
+        :param normals: standard normal variates (N, blocks, d), with ``blocks, e = spectral_shape``.
+        :param uniforms: uniform variates (N, e) in [0, 1].
+        :return: frequencies (N, d), in cycles per unit of ``x``.
+        """
+        normals, uniforms = checked_variates(self, normals, uniforms)
+        factors = self._spectral
+        ends = np.cumsum([factor.spectral_shape for factor in factors], axis=0)[:-1]
+        shares = zip(np.split(normals, ends[:, 0], axis=1), np.split(uniforms, ends[:, 1], axis=1), strict=True)
+        parts = [factor.frequencies_from(*share) for factor, share in zip(factors, shares, strict=True)]
+        return np.sum(parts, axis=0)

@@ -21,7 +21,8 @@ from .._internal import checks
 from .._internal.batching import full_precision
 from .._internal.pytree import pytree_dataclass, static
 from .inputs import input_pair
-from .kernel import Kernel, dtype_of
+from .kernel import Kernel
+from .spectra import dtype_of
 
 
 class ScalarProductKernel(Kernel):
@@ -83,6 +84,8 @@ class ScalarProductKernel(Kernel):
 
 class _Power(ScalarProductKernel):
     """A power of the scalar product."""
+
+    amplitude_name = None  # theirs scales the inputs
 
     @property
     @abc.abstractmethod

@@ -12,7 +12,8 @@ from jax.typing import ArrayLike
 from .._internal import checks
 from .._internal.pytree import pytree_dataclass
 from .inputs import input_pair
-from .kernel import Kernel, dtype_of
+from .kernel import Kernel
+from .spectra import dtype_of
 
 
 @pytree_dataclass

@@ -1,11 +1,10 @@
-"""Scale mixtures of Gaussians: what the base kernels share, and the one quadrature behind their spectra."""
+"""Spectra of scale mixtures of Gaussians, which all base kernels are, by one quadrature."""
 
 from __future__ import annotations
 
 import abc
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 import jax
@@ -16,55 +15,19 @@ from jax.scipy.special import logsumexp
 from jax.typing import ArrayLike
 from scipy.special import gammaincinv
 
-from .._internal import checks
 from . import quadrature
-from .inputs import input_pair
-from .kernel import TWO_PI, Kernel, checked_variates, dtype_of, frequency_array
+from .spectra import TWO_PI, Spectral, checked_variates, dtype_of, frequency_array
 
 
-@dataclass(frozen=True, eq=False)
-class ScaleMixture(Kernel):
-    """What the base kernels share; with no mixing variable unless a subclass gives one."""
+class MixtureSpectrum(Spectral):
+    """The spectrum of a kernel with a lengthscale; with no mixing variable unless a subclass gives one."""
 
     lengthscale: ArrayLike
-    amplitude: ArrayLike = 1.0
+    amplitude: ArrayLike
 
     #: Blocks of normals and number of uniforms that make one frequency.
     spectral_shape: ClassVar[tuple[int, int]] = (1, 0)
     _power: ClassVar[int] = 0
-
-    def __post_init__(self) -> None:
-        owner = type(self).__name__
-        for name in (field.name for field in fields(self)):
-            value = getattr(self, name)
-            checks.positive(name, value, owner)
-            if isinstance(value, list | tuple):  # a sequence would be a branch of the pytree, not a leaf
-                value = np.asarray(value, dtype=np.float64)
-                object.__setattr__(self, name, value)
-            if np.ndim(value) > (name == "lengthscale"):
-                wanted = "a scalar or of shape (d,)" if name == "lengthscale" else "a scalar"
-                raise ValueError(
-                    f"{owner}: `{name}` must be {wanted}; got shape {np.shape(value)}. "
-                    "For many kernels at once use `jax.vmap` over the hyperparameters."
-                )
-
-    def __call__(self, X: ArrayLike, X2: ArrayLike | None = None) -> Array:
-        X, X2 = input_pair(self, X, X2)
-        dtype = dtype_of(self, X, X2)
-        # subtract before scaling: the difference of near inputs is exact, that of scaled ones is not
-        difference = jnp.asarray(X, dtype)[:, None, :] - jnp.asarray(X2, dtype)[None, :, :]
-        scaled = difference / self._lengthscales(np.shape(X)[1], dtype)[None, None, :]
-        return jnp.asarray(self.amplitude, dtype) ** 2 * self._correlation(jnp.sum(scaled**2, axis=-1))
-
-    def diag(self, X: ArrayLike) -> Array:
-        checks.inputs_matrix(X, None, type(self).__name__)
-        dtype = dtype_of(self, X)
-        self._lengthscales(np.shape(X)[1], dtype)
-        return jnp.broadcast_to(jnp.asarray(self.amplitude, dtype) ** 2, np.shape(X)[:1])
-
-    @property
-    def variance(self) -> ArrayLike:
-        return self.amplitude**2
 
     def log_spectral_density(self, frequencies: ArrayLike) -> Array:
         return log_mixture((self,), frequency_array(self, frequencies))
@@ -96,10 +59,6 @@ class ScaleMixture(Kernel):
             )
         return jnp.broadcast_to(jnp.asarray(self.lengthscale, dtype), (d,) if shape is None else shape)
 
-    @abc.abstractmethod
-    def _correlation(self, r2: Array) -> Array:
-        """The kernel over its variance, from squared scaled distances."""
-
     def _mix_sample(self, key: Array, shape: tuple[int, ...], dtype: jnp.dtype) -> Array:
         """Draws of ``mix``."""
         return jnp.ones(shape, dtype)
@@ -119,7 +78,7 @@ class ScaleMixture(Kernel):
         return zero, zero
 
 
-class GammaMixture(ScaleMixture):
+class GammaSpectrum(MixtureSpectrum):
     """``mix**2 = m**power`` with ``m ~ Gamma(shape) / shape``."""
 
     spectral_shape: ClassVar[tuple[int, int]] = (1, 1)

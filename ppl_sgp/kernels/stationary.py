@@ -2,23 +2,84 @@
 
 from __future__ import annotations
 
+import abc
 import functools
 import math
+from dataclasses import dataclass, fields, replace
 from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
+from .._internal import checks
 from .._internal.pytree import pytree_dataclass
 from . import quadrature
-from .kernel import TWO_PI, frequency_array
-from .scale_mixture import GammaMixture, ScaleMixture
+from .inputs import input_pair
+from .kernel import Kernel
+from .scale_mixture import GammaSpectrum, MixtureSpectrum
+from .spectra import TWO_PI, dtype_of, frequency_array
+
+
+@dataclass(frozen=True, eq=False)
+class StationaryKernel(MixtureSpectrum, Kernel):
+    """What the base kernels share: functions of the distance over the lengthscale."""
+
+    lengthscale: ArrayLike
+    amplitude: ArrayLike = 1.0
+
+    def __post_init__(self) -> None:
+        owner = type(self).__name__
+        for name in (field.name for field in fields(self)):
+            value = getattr(self, name)
+            checks.positive(name, value, owner)
+            if isinstance(value, list | tuple):  # a sequence would be a branch of the pytree, not a leaf
+                value = np.asarray(value, dtype=np.float64)
+                object.__setattr__(self, name, value)
+            if np.ndim(value) > (name == "lengthscale"):
+                wanted = "a scalar or of shape (d,)" if name == "lengthscale" else "a scalar"
+                raise ValueError(
+                    f"{owner}: `{name}` must be {wanted}; got shape {np.shape(value)}. "
+                    "For many kernels at once use `jax.vmap` over the hyperparameters."
+                )
+
+    def __call__(self, X: ArrayLike, X2: ArrayLike | None = None) -> Array:
+        X, X2 = input_pair(self, X, X2)
+        dtype = dtype_of(self, X, X2)
+        # subtract before scaling: the difference of near inputs is exact, that of scaled ones is not
+        difference = jnp.asarray(X, dtype)[:, None, :] - jnp.asarray(X2, dtype)[None, :, :]
+        scaled = difference / self._lengthscales(np.shape(X)[1], dtype)[None, None, :]
+        return jnp.asarray(self.amplitude, dtype) ** 2 * self._correlation(jnp.sum(scaled**2, axis=-1))
+
+    def diag(self, X: ArrayLike) -> Array:
+        checks.inputs_matrix(X, None, type(self).__name__)
+        dtype = dtype_of(self, X)
+        self._lengthscales(np.shape(X)[1], dtype)
+        return jnp.broadcast_to(jnp.asarray(self.amplitude, dtype) ** 2, np.shape(X)[:1])
+
+    @property
+    def variance(self) -> ArrayLike:
+        return self.amplitude**2
+
+    def along_inputs(self, input_dim: int) -> tuple[Kernel, ...]:
+        """The same kernel of each input alone, with its lengthscale; the amplitude on the first."""
+        self._lengthscales(input_dim, dtype_of(self))
+
+        def of_input(index: int) -> Kernel:
+            one = self.lengthscale[index] if np.ndim(self.lengthscale) else self.lengthscale  # type: ignore[index]
+            return replace(self, lengthscale=one, amplitude=self.amplitude if index == 0 else 1.0)
+
+        return tuple(map(of_input, range(input_dim)))
+
+    @abc.abstractmethod
+    def _correlation(self, r2: Array) -> Array:
+        """The kernel over its variance, from squared scaled distances."""
 
 
 @pytree_dataclass
-class SquaredExponential(ScaleMixture):
+class SquaredExponential(StationaryKernel):
     """``amplitude**2 exp(-r**2 / 2)``, with ``r`` the distance over the lengthscale.
 
     :param lengthscale: scalar, or (d,) for one per input; units of ``x``.
@@ -30,11 +91,13 @@ class SquaredExponential(ScaleMixture):
     7.942
     """
 
+    separable = True
+
     def _correlation(self, r2: Array) -> Array:
         return jnp.exp(-r2 / 2)
 
 
-class _Matern(GammaMixture):
+class _Matern(GammaSpectrum, StationaryKernel):
     """A Matern kernel of half-integer smoothness ``_order + 1/2``."""
 
     _power = -1
@@ -131,7 +194,7 @@ class Matern52(_Matern):
 
 
 @pytree_dataclass
-class RationalQuadratic(GammaMixture):
+class RationalQuadratic(GammaSpectrum, StationaryKernel):
     """``amplitude**2 (1 + r**2 / (2 alpha))**(-alpha)``: smooth functions with many lengthscales.
 
     The spectral density costs a quadrature of 128 nodes per frequency. At frequency zero it is infinite if

@@ -11,9 +11,8 @@ import jax
 import numpy as np
 
 from .._internal import checks
-from ..bases.centred import CentredBasis
+from ..bases.basis import Basis
 from ..bases.frozen_kernel import evaluate
-from ..bases.rotated import RotatedBasis
 from ..kernels import Kernel
 from ..statistics.rows import validated
 from .prediction import Prediction
@@ -162,16 +161,14 @@ def _products(draws: WeightDraws, Phi: np.ndarray, cross: np.ndarray) -> np.ndar
     )
 
 
-def _kernel_of(basis: Any, kernel: Kernel | None) -> Kernel:
-    inner = basis.basis if isinstance(basis, RotatedBasis) else basis
-    if kernel is None and isinstance(inner, CentredBasis):
-        return inner.kernel
-    if not isinstance(kernel, Kernel):
+def _kernel_of(basis: Basis, kernel: Kernel | None) -> Kernel:
+    chosen = basis.centre_kernel if kernel is None else kernel
+    if not isinstance(chosen, Kernel):
         raise ValueError(
-            f"Augmentation: pass the `kernel` that new centres get, such as sgp.Matern52(0.3): {type(inner).__name__} "
-            "has no centres of its own."
+            "Augmentation: pass the `kernel` that new centres get, such as sgp.Matern52(0.3): "
+            f"{type(basis.unrotated).__name__} has no centres of its own."
         )
-    return kernel
+    return chosen
 
 
 def _values(tree: tuple[Any, ...], X: jax.Array) -> jax.Array:

@@ -33,7 +33,7 @@ def predict_with(
     if augment is not None:
         return AugmentedPrediction(*common, centres=NewCentres(augment, weights, max_memory))
     if parts is not None:
-        return PartialPrediction(*common, kept=chosen_parts(weights.basis, parts))
+        return PartialPrediction(*common, chosen=chosen_parts(weights.basis, parts))
     return Prediction(*common)
 
 

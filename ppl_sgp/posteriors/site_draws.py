@@ -13,7 +13,6 @@ import numpy as np
 
 from .._internal.compiled import Compiled
 from .._internal.pytree import pytree_dataclass
-from ..bases.effective_share import effective_share
 from ..priors import WeightPrior
 from ..sites.compressed_normal import CompressedNormal
 from ..sites.sparse_gp import SparseGP
@@ -59,8 +58,7 @@ class GivenParameters(SiteParameters):
 
 
 def _of_basis(statistics: SufficientStatistics, prior: WeightPrior) -> tuple[jax.Array, jax.Array]:
-    share = effective_share(statistics.basis, prior.log_variance)
-    return statistics.basis.residual_amplitude(prior), share
+    return statistics.basis.residual_amplitude(prior), statistics.basis.effective_share(prior.log_variance)
 
 
 class SiteDraws(abc.ABC):

@@ -16,7 +16,7 @@ import numpy as np
 
 from .._internal import checks
 from ..bases.basis import Basis
-from ..bases.effective_share import FEW_FEATURES
+from ..bases.fourier import FEW_FEATURES
 from ..statistics.statistics import SufficientStatistics
 from .site_draws import SiteDraws, SiteParameters
 

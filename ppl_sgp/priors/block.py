@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from .._internal.pytree import pytree_dataclass
 from .prior import WeightPrior
@@ -53,6 +54,12 @@ class BlockPrior(WeightPrior):
             jnp.zeros(size) if b.mean is None else b.mean for b, size in zip(self.blocks, self._sizes, strict=True)
         ]
         return jnp.concatenate(means)
+
+    @property
+    def independent(self) -> np.ndarray:
+        """Whether each weight is independent of all others, whatever the numbers: shape (m,), Boolean."""
+        parts = zip(self.blocks, self._sizes, strict=True)
+        return np.concatenate([np.broadcast_to(block.independent, (size,)) for block, size in parts])
 
     @property
     def variance(self) -> jax.Array:

@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import numpyro.distributions as dist
 
 from .._internal import checks
@@ -21,7 +22,7 @@ class DiagonalPrior(WeightPrior):
     their logarithms do.
 
     :param scale: prior standard deviations of the weights, shape ``batch + (m,)``; a scalar is
-        shared by all features. Positive and finite.
+        shared by all features, whose number it does not know (:meth:`sized` gives it one). Positive and finite.
     :param mean: prior means, shape ``batch + (m,)``; ``None`` means zero. (Evans 2022, section 5.2.5.)
     :raises ValueError: if ``scale`` is not positive and finite, or ``mean`` not finite or of another size.
 
@@ -44,7 +45,7 @@ class DiagonalPrior(WeightPrior):
         object.__setattr__(self, "log_scale", log_scale)
         if mean is not None:
             mean = jnp.asarray(mean)
-            if checks.is_concrete(mean) and not bool(jnp.isfinite(mean).all()):
+            if checks.is_concrete(mean) and not np.isfinite(np.asarray(mean)).all():
                 raise ValueError("DiagonalPrior: `mean` must be finite; pass None for zero.")
             sizes = {shape[-1] for shape in (jnp.shape(log_scale), mean.shape) if shape} - {1}
             if len(sizes) > 1 or mean.ndim == 0:
@@ -67,18 +68,39 @@ class DiagonalPrior(WeightPrior):
 
     @property
     def num_weights(self) -> int | None:
-        """The number of weights m; ``None`` if one scale is shared by all features."""
+        """The number of weights m; ``None`` if one scale is shared by all features, of any number."""
         arrays = [array for array in (self.log_scale, self.mean) if array is not None and jnp.ndim(array)]
         return max((jnp.shape(array)[-1] for array in arrays), default=None)
 
     @property
+    def independent(self) -> np.ndarray:
+        """Whether each weight is independent of all others: all are, shape (m,); (1,) if all share one scale."""
+        return np.ones(self.num_weights or 1, dtype=bool)
+
+    def sized(self, num_weights: int) -> DiagonalPrior:
+        """The same prior with one entry for each of ``num_weights`` weights, from one shared by all too.
+
+        :param num_weights: the number of weights m.
+        :raises ValueError: for a prior of another number of weights.
+
+        .. doctest::
+
+            >>> DiagonalPrior(2.0).sized(3).variance.tolist()
+            [4.0, 4.0, 4.0]
+        """
+        if self.num_weights not in (None, 1):
+            super().sized(num_weights)
+        shape = (*jnp.shape(self.log_scale)[:-1], num_weights)
+        return DiagonalPrior.from_log_scale(jnp.broadcast_to(self.log_scale, shape), self.mean)
+
+    @property
     def scale(self) -> jax.Array:
-        """Prior standard deviations, shape ``batch + (m,)``."""
+        """Prior standard deviations, shape ``batch + (m,)``; () if all weights share one."""
         return jnp.exp(self.log_scale)
 
     @property
     def variance(self) -> jax.Array:
-        """Prior variances, shape ``batch + (m,)``."""
+        """Prior variances, shape ``batch + (m,)``; () if all weights share one."""
         return jnp.exp(2 * self.log_scale)
 
     @property
@@ -100,7 +122,35 @@ class DiagonalPrior(WeightPrior):
         """``C^½v`` for each column of ``vectors`` (m, k), for a single prior."""
         return jnp.atleast_1d(self.scale)[:, None] * vectors
 
+    @property
+    def covariance(self) -> jax.Array:
+        """The covariance C of the weights, shape (m, m), of a single prior. O(m²) memory.
+
+        :raises ValueError: for one scale shared by an unknown number of weights, or a batch of priors.
+        """
+        m = self._known_size("covariance")
+        if self.batch_shape:
+            raise ValueError(
+                f"DiagonalPrior.covariance is of a single prior; this is a batch of shape {self.batch_shape}. "
+                "`variance` has the diagonals."
+            )
+        return jnp.diag(jnp.broadcast_to(self.variance, (m,)))
+
     def distribution(self) -> dist.Distribution:
-        """The prior as a NumPyro distribution over w, for models that keep their weights."""
-        mean = jnp.zeros_like(self.log_scale) if self.mean is None else self.mean
-        return dist.Normal(mean, self.scale).to_event(1)
+        """The prior as a NumPyro distribution over w, for models that keep their weights.
+
+        :raises ValueError: for one scale shared by an unknown number of weights.
+        """
+        m = self._known_size("distribution()")
+        mean = jnp.zeros((m,), self.log_scale.dtype) if self.mean is None else self.mean
+        scale = self.scale if self.scale.ndim else self.scale[None]
+        shape = jnp.broadcast_shapes(mean.shape, scale.shape, (m,))
+        return dist.Normal(jnp.broadcast_to(mean, shape), jnp.broadcast_to(scale, shape)).to_event(1)
+
+    def _known_size(self, name: str) -> int:
+        if self.num_weights is None:
+            raise ValueError(
+                f"DiagonalPrior.{name} needs the number of weights, which one scale shared by all does not say. Give "
+                "it by `prior.sized(m)`, or pass one entry a weight, `DiagonalPrior(jnp.full(m, scale))`."
+            )
+        return self.num_weights

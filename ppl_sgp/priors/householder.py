@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from .._internal import checks
 from .._internal.pytree import pytree_dataclass
@@ -53,7 +54,8 @@ class HouseholderPrior(WeightPrior):
                 f"HouseholderPrior: `vectors` must have shape (k, r) with 1 <= r <= {m}, one row a reflection; got "
                 f"{vectors.shape}."
             )
-        if checks.is_concrete(vectors) and not bool(jnp.isfinite(vectors).all() & (vectors != 0).any(axis=1).all()):
+        read = np.asarray(vectors) if checks.is_concrete(vectors) else np.ones((1, 1))
+        if not (np.isfinite(read).all() and (read != 0).any(axis=1).all()):
             raise ValueError("HouseholderPrior: each row of `vectors` must be finite and not zero: it is a direction.")
         dtype = checks.common_dtype(diagonal.log_scale, vectors)
         object.__setattr__(self, "log_scale", diagonal.log_scale.astype(dtype))

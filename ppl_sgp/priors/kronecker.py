@@ -11,7 +11,8 @@ import jax
 import jax.numpy as jnp
 
 from .._internal.pytree import pytree_dataclass
-from .prior import WeightPrior, checked_covariance, checked_mean, symmetric_root
+from .prior import WeightPrior, checked_covariance, checked_mean
+from .roots import symmetric_root
 
 
 @pytree_dataclass

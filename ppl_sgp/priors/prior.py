@@ -33,6 +33,11 @@ class WeightPrior(abc.ABC):
         return ()
 
     @property
+    def independent(self) -> np.ndarray:
+        """Whether each weight is independent of all others, whatever the numbers: shape (m,), Boolean."""
+        return np.zeros(int(self.num_weights or 1), dtype=bool)
+
+    @property
     def log_variance(self) -> jax.Array:
         """Logarithms of the prior variances, shape ``batch + (m,)``."""
         return jnp.log(self.variance)
@@ -60,13 +65,29 @@ class WeightPrior(abc.ABC):
         """``(Σγ)²/Σγ²`` of the prior variances γ: m if all weights matter alike, near 1 if one dominates."""
         return effective_number(self.log_variance)
 
+    def sized(self, num_weights: int) -> WeightPrior:
+        """The same prior with one entry for each of ``num_weights`` weights.
+
+        :param num_weights: the number of weights m.
+        :raises ValueError: for a prior of another number of weights.
+        """
+        if self.num_weights != num_weights:
+            raise ValueError(
+                f"{type(self).__name__}: the prior has {self.num_weights} weights, but {num_weights} are wanted; give "
+                "one entry for each."
+            )
+        return self
+
     def distribution(self) -> dist.Distribution:
         """The prior as a NumPyro distribution over w, for models that keep their weights.
 
         :raises ValueError: if the covariance is singular (to rounding), so that w has no density, and can be read.
         """
-        factor = jnp.linalg.cholesky(self.covariance)
-        if checks.is_concrete(factor) and not bool(jnp.isfinite(factor).all()):
+        return self._with_factor(jnp.linalg.cholesky(self.covariance))
+
+    def _with_factor(self, factor: jax.Array) -> dist.Distribution:
+        diagonal = jnp.diagonal(factor)
+        if checks.is_concrete(factor) and not bool((jnp.isfinite(diagonal) & (diagonal > 0)).all()):
             raise ValueError(
                 f"{type(self).__name__}.distribution: the covariance is singular to rounding, so the weights have no "
                 "density. Keep them non-centred, as `sgp.latent` does, or marginalise them with `sgp.observe`."
@@ -89,7 +110,7 @@ def checked_mean(mean: Any, num_weights: int, owner: str) -> jax.Array | None:
     mean = jnp.asarray(mean)
     if mean.shape != (num_weights,):
         raise ValueError(f"{owner}: `mean` must have shape ({num_weights},), one entry a weight; got {mean.shape}.")
-    if checks.is_concrete(mean) and not bool(jnp.isfinite(mean).all()):
+    if checks.is_concrete(mean) and not np.isfinite(np.asarray(mean)).all():
         raise ValueError(f"{owner}: `mean` must be finite; pass None for zero.")
     return mean
 
@@ -116,9 +137,3 @@ def checked_covariance(name: str, value: Any, owner: str) -> jax.Array:
                 "`scale_tril` instead if you have one."
             )
     return matrix
-
-
-def symmetric_root(covariance: jax.Array) -> jax.Array:
-    """The symmetric F with ``FF = C``; defined for singular C, where a Cholesky factor is not."""
-    values, vectors = jnp.linalg.eigh(covariance)
-    return (vectors * jnp.sqrt(jnp.clip(values, 0))[None, :]) @ vectors.T

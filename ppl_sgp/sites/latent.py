@@ -9,9 +9,10 @@ import jax.numpy as jnp
 import numpyro
 import numpyro.distributions as dist
 
+from .._internal import checks
 from .._internal.batching import full_precision
 from ..bases.basis import Basis
-from ..priors import DiagonalPrior, WeightPrior
+from ..priors import WeightPrior
 
 
 class LatentGP:
@@ -29,10 +30,12 @@ class LatentGP:
         :param X: inputs, shape (n, d).
         :param features: ``basis(X)``, shape (n, m), instead of ``X``: computed once outside the model, it is
             not computed again at every step of a sampler.
-        :param index: which member of a one-dimensional batch each row belongs to, integers of shape (n,), for
-            groups of unequal sizes.
+        :param index: which member of a one-dimensional batch each row belongs to, integers of shape (n,) from 0 to
+            the number of groups less one, for groups of unequal sizes. Where it cannot be read, under ``jit`` as an
+            argument, entries out of range count as the nearest group, as JAX has it.
         :return: shape batch + (n,); (n,) with ``index``.
-        :raises ValueError: unless exactly one of ``X`` and ``features`` is given, or if shapes do not fit.
+        :raises ValueError: unless exactly one of ``X`` and ``features`` is given, if shapes do not fit, or for an
+            ``index`` that is not of integers, or is out of range, and can be read.
         """
         if (X is None) == (features is None):
             raise ValueError("latent: pass exactly one of `X` and `features`.")
@@ -50,7 +53,19 @@ class LatentGP:
                     f"shape (groups, m) from a plate around `latent`; got shape {index.shape} and weights "
                     f"{self.weights.shape}."
                 )
-            return jnp.sum(Phi.astype(self.weights.dtype) * self.weights[index], axis=1)
+            _check_groups(index, len(self.weights))
+            own = self.weights.at[index].get(mode="clip")
+            return jnp.sum(Phi.astype(self.weights.dtype) * own, axis=1)
+
+
+def _check_groups(index: jax.Array, num_groups: int) -> None:
+    if not jnp.issubdtype(index.dtype, jnp.integer):
+        raise ValueError(f"latent: `index` must be integers, a group for each row; got {index.dtype}.")
+    if checks.is_concrete(index) and index.size and not (0 <= int(index.min()) and int(index.max()) < num_groups):
+        raise ValueError(
+            f"latent: `index` must be from 0 to {num_groups - 1}, for weights of {num_groups} groups; got "
+            f"{int(index.min())} to {int(index.max())}. A group without data needs a place in the plate, too."
+        )
 
 
 def latent(name: str, basis: Basis, prior: WeightPrior, *, centred: bool = False) -> LatentGP:
@@ -89,17 +104,10 @@ def latent(name: str, basis: Basis, prior: WeightPrior, *, centred: bool = False
             " Independent functions come from a numpyro.plate around `latent`."
         )
     if centred:
-        return LatentGP(basis, jnp.asarray(numpyro.sample(f"{name}_weights", _centred(prior, m))))
+        return LatentGP(basis, jnp.asarray(numpyro.sample(f"{name}_weights", prior.sized(m).distribution())))
     z = jnp.asarray(numpyro.sample(f"{name}_whitened", dist.Normal(0.0, 1.0).expand([m]).to_event(1)))
     mean = jnp.zeros((), z.dtype) if prior.mean is None else prior.mean
     with full_precision():
         offset = prior.apply_root(z.reshape(-1, m).T).T.reshape(z.shape)
     weights = numpyro.deterministic(f"{name}_weights", jnp.broadcast_to(mean, z.shape) + offset)
     return LatentGP(basis, weights)
-
-
-def _centred(prior: WeightPrior, num_weights: int) -> dist.Distribution:
-    if isinstance(prior, DiagonalPrior):
-        mean = jnp.zeros(num_weights) if prior.mean is None else prior.mean
-        return dist.Normal(mean, jnp.broadcast_to(prior.scale, (num_weights,))).to_event(1)
-    return prior.distribution()

@@ -51,7 +51,7 @@ def sum_devices(basis: Basis, X: jax.Array, y: Any, row_weights: Any, chunk_size
         names = (rows,) if isinstance(rows, str) else tuple(rows)
         described = _over_devices(_describe, (names,), sharding.mesh, rows, basis, X, y, omega)
         _require_usable(described.pop("bad"))
-        basis._check_domain(np.stack([described["x_min"], described["x_max"]]))
+        basis.check_domain(np.stack([described["x_min"], described["x_max"]]))
         size = default_chunk_size(basis) if chunk_size is None else chunk_size
         gram, feature_output = _over_devices(_multiply, (names, size), sharding.mesh, rows, basis, X, y, omega)
     return Moments(gram=gram, feature_output=feature_output, **described)
@@ -124,7 +124,7 @@ def _multiply(names: tuple[str, ...], size: int, basis: Basis, X: Any, y: Any, o
             lambda array: jax.lax.dynamic_slice_in_dim(array, start, size), (X, y, omega)
         )
         fresh = start + jnp.arange(size) >= index * size
-        Phi = basis._features(X_rows.astype(jnp.float64), jnp)
+        Phi = basis.features(X_rows.astype(jnp.float64), jnp)
         weighted = _scaled(Phi, _precisions(X_rows, omega_rows) * fresh.astype(jnp.float64))
         return (total[0] + weighted.T @ Phi, total[1] + weighted.T @ y_rows.astype(jnp.float64)), None
 

@@ -101,7 +101,7 @@ class SufficientStatistics:
     @property
     def num_orthonormal(self) -> int:
         """How many features, the first ones, have norm one over the rows after ``rotate(orthonormal=True)``; else 0."""
-        return self.basis.num_orthonormal if isinstance(self.basis, RotatedBasis) and self.is_diagonal else 0
+        return self.basis.num_orthonormal if self.is_diagonal else 0
 
     @property
     def output_scale(self) -> Any:

@@ -244,3 +244,13 @@ def test_from_data_refuses_bad_inputs(X, message, key):
 def test_from_data_needs_kernels(num_kernels, key):
     with pytest.raises(ValueError, match="num_kernels|kernel_or_kernels"):
         sgp.FourierBasis.from_data(key, np.ones((3, 1)), 10, num_kernels=num_kernels)
+
+
+@pytest.mark.parametrize("far", [1e3, 1e9, 1e13, 1e15])
+def test_far_from_the_centre_pass_and_prediction_see_the_same_features(basis, far):
+    X = far + np.linspace(0, 1, 7)[:, None] * [1.0, 2.0]
+    filled = np.empty((7, basis.num_features))
+    basis.fill_features(X, filled)
+    np.testing.assert_array_equal(basis.host_features(X), filled)
+    if X64:  # a product of two inputs and two frequencies may be rounded in another order
+        np.testing.assert_allclose(basis(X), filled, atol=1e-14 + 1e-14 * far)

@@ -177,7 +177,7 @@ def test_gradients_in_inputs_are_finite_and_right():
     np.testing.assert_allclose(jacobian, np.array(differences).T / (2 * step), atol=by_lane(1e-7, 1e-3))
     assert np.abs(jacobian).max() > 0.1
     for rows in (X, X + 1e3):  # also where all features underflow
-        assert np.isfinite(jax.grad(lambda X: jnp.sum(basis._features(X, jnp)))(jnp.asarray(rows))).all()
+        assert np.isfinite(jax.grad(lambda X: jnp.sum(basis.features(X, jnp)))(jnp.asarray(rows))).all()
 
 
 def test_float32_features_resolve_what_float32_can(rng):

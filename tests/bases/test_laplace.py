@@ -221,7 +221,7 @@ REFUSED = {
     ),
     "no spectrum": (
         lambda: sgp.LaplaceBasis(3, [0.0], [1.0]).weight_prior(sgp.Linear()),
-        "Linear has no spectral density.*Use a stationary kernel",
+        "no spectral density for Linear.*Use stationary kernels",
     ),
     "lengthscales": (
         lambda: sgp.LaplaceBasis(3, [0.0], [1.0]).weight_prior(SE([1.0, 2.0])),

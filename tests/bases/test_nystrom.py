@@ -137,3 +137,11 @@ def test_static_numbers_of_kernels_are_compared(rng):
 def test_bad_requests_are_refused(points, kernel, message):
     with pytest.raises(ValueError, match=f"(?s){message}"):
         sgp.NystromBasis(points, kernel)
+
+
+def test_rows_far_from_all_points_are_announced():
+    basis = sgp.NystromBasis(np.linspace(0, 1, 6)[:, None], SE(0.3))
+    with pytest.warns(UserWarning, match="NystromBasis: 0.333 of the rows lie far from all inducing points"):
+        basis.host_features([[0.5], [1.2], [3.0]])
+    basis.host_features([[-0.4], [0.5], [1.4]])
+    jax.jit(basis.__call__)(jnp.array([[3.0]]))

@@ -173,7 +173,7 @@ def test_priors_of_unknown_size_get_the_size_of_the_basis(stacked):
     [
         (KERNELS[0], "a tuple of 2 kernels or priors.*got SquaredExponential"),
         (KERNELS[:1], "a tuple of 2 kernels or priors.*got 1"),
-        ((KERNELS[0], sgp.DiagonalPrior(np.ones(5))), "a prior has 5 weights but its NystromBasis has 6 features"),
+        ((KERNELS[0], sgp.DiagonalPrior(np.ones(5))), "the prior has 5 weights, but 6 are wanted"),
         ((KERNELS[0], SE(1.0)), "NystromBasis was made for the kernel Matern32"),
     ],
 )

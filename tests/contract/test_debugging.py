@@ -1,4 +1,4 @@
-"""Sites and evidences under JAX's own checks: no tracer leaks, and no NaN appears, not even one that is masked later."""
+"""Sites and evidences under JAX's own checks: no tracer leaks, and no NaN, not even one that is masked."""
 
 import jax
 import jax.numpy as jnp

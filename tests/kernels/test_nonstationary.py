@@ -177,16 +177,33 @@ REFUSED = {
         r"Linear is not stationary: it has no one variance.*`diag\(X\)`.*LinearBasis",
     ),
     "variance of a sum": (lambda: Sum((SE, Polynomial(2))).variance, "Polynomial is not stationary"),
-    "components": (lambda: Product((SE, ArcCosine(1))).spectral_components(), "ArcCosine is not stationary"),
-    "spectrum": (lambda: Linear().spectral_density(ONE), "Linear has no spectral density.*Use a stationary kernel"),
-    "periodic spectrum": (lambda: Periodic(1.0, 1.0).log_spectral_density(ONE), "Periodic has no spectral density"),
+    "components": (
+        lambda: Product((SE, ArcCosine(1))).spectral_components(),
+        "Product: no spectral density for ArcCosine",
+    ),
+    "spectrum of a sum": (
+        lambda: (SE + Linear()).spectral_density(ONE),
+        "Sum: no spectral density for Linear. Use stationary kernels",
+    ),
+    "frequencies of a product": (
+        lambda: (SE * Periodic(1.0, 1.0)).sample_frequencies(jax.random.key(0), (3, 1)),
+        "no spectral density for Periodic",
+    ),
     "Fourier features": (
         lambda: sgp.FourierBasis.sample(jax.random.key(0), Periodic(1.0, 1.0), 4, 1),
-        "Periodic has no spectral density",
+        "FourierBasis.sample: no spectral density for Periodic.*InterpolationBasis takes any kernel",
     ),
     "Fourier features of a line": (
-        lambda: sgp.FourierBasis.sample(jax.random.key(0), Linear() + SE, 4, 1),
-        "Linear is not stationary",
+        lambda: sgp.FourierBasis.sample(jax.random.key(0), (SE + Polynomial(2)) * Linear(), 4, 1),
+        "no spectral density for Linear and Polynomial",
+    ),
+    "Fourier weights": (
+        lambda: sgp.FourierBasis.sample(jax.random.key(0), SE, 4, 1).weight_prior(SE * Periodic(1.0, 1.0)),
+        "FourierBasis.weight_prior: no spectral density for Periodic.*also products",
+    ),
+    "Laplace weights": (
+        lambda: sgp.LaplaceBasis(4, [0.0], [1.0]).weight_prior(Periodic(1.0, 0.8) * SE),
+        "LaplaceBasis.weight_prior: no spectral density for Periodic.*InterpolationBasis takes any kernel",
     ),
     "period": (lambda: Periodic(0.0, 1.0), "Periodic: `period` must be positive"),
     "ARD": (

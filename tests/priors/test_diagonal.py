@@ -131,3 +131,31 @@ def test_lengthscale_prior_scales_with_inputs_and_dimension():
     np.testing.assert_allclose(median, np.array([2.0, 0.5, 1.0]) * 3**0.5 / 2, rtol=RTOL)
     assert spread == LOG_LENGTHSCALE_SPREAD
     np.testing.assert_allclose(lengthscale_prior(np.zeros(1))[0], [0.5], rtol=RTOL)
+
+
+def test_one_scale_for_all_knows_no_size_and_says_so():
+    shared = sgp.DiagonalPrior(2.0)
+    assert shared.num_weights is None and shared.mean is None and shared.variance.shape == ()
+    for use in (lambda: shared.covariance, shared.distribution):
+        with pytest.raises(ValueError, match=r"needs the number of weights.*prior\.sized\(m\)"):
+            use()
+    three = shared.sized(3)  # the remedy
+    assert three.num_weights == 3
+    np.testing.assert_allclose(three.covariance, 4 * np.eye(3), rtol=RTOL)
+    assert three.distribution().event_shape == (3,)
+    np.testing.assert_allclose(three.variance, [4.0, 4.0, 4.0], rtol=RTOL)
+    with pytest.raises(ValueError, match="the prior has 3 weights, but 4 are wanted"):
+        three.sized(4)
+    assert sgp.DensePrior(jnp.eye(2)).sized(2).num_weights == 2
+    with pytest.raises(ValueError, match="DensePrior: the prior has 2 weights, but 3 are wanted"):
+        sgp.DensePrior(jnp.eye(2)).sized(3)
+
+
+def test_batches_have_distributions_but_no_one_covariance():
+    batch = sgp.DiagonalPrior(jnp.array([[1.0], [2.0]]), mean=jnp.zeros((2, 3)))
+    distribution = batch.distribution()
+    assert (distribution.batch_shape, distribution.event_shape) == ((2,), (3,))
+    with pytest.raises(ValueError, match=r"batch of shape \(2,\)"):
+        _ = batch.covariance
+    by_output = sgp.DiagonalPrior(jnp.array([[1.0], [2.0]])).sized(3)
+    np.testing.assert_allclose(by_output.variance, [[1.0] * 3, [4.0] * 3], rtol=RTOL)

@@ -79,6 +79,23 @@ def test_priors_are_pytrees_that_pickle(name):
         np.testing.assert_allclose(copy.covariance, prior.covariance, rtol=by_lane(1e-12, 1e-5), atol=1e-6)
 
 
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda ones: sgp.DiagonalPrior(ones, ones),
+        lambda ones: sgp.DensePrior(jnp.diag(ones), mean=ones),
+        lambda ones: sgp.DensePrior(scale_tril=jnp.diag(ones), mean=ones),
+        lambda ones: sgp.KroneckerPrior([jnp.diag(ones[:2]), jnp.diag(ones[:3])], ones),
+        lambda ones: sgp.HouseholderPrior(ones, ones[None], ones),
+    ],
+)
+def test_priors_of_arrays_made_outside_are_made_inside_jit(make):
+    """A model's program may hold arrays that were made outside it: they can be read, but not with JAX."""
+    ones = jnp.ones(M)
+    variance = jax.jit(lambda noise: make(ones).variance * noise)(lane(2.0))
+    np.testing.assert_allclose(variance, 2 * np.asarray(make(ones).variance), rtol=RTOL)
+
+
 def statistics(rng, n=20, m=M, q=None, rank=None):
     Phi = rng.standard_normal((n, m))
     if rank is not None:

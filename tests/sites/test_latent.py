@@ -132,3 +132,15 @@ def test_refusals():
         f(features=np.ones((4, 2)))
     with pytest.raises(ValueError, match="from a plate"):
         f(lane(X), index=np.zeros(len(X), int))
+
+
+def test_groups_out_of_range_are_refused():
+    f = sgp.LatentGP(BASIS, lane(np.arange(3.0 * M).reshape(3, M)))
+    for wrong, got in (([0] * 8 + [3], "got 0 to 3"), ([-1] + [0] * 8, "got -1 to 0")):
+        with pytest.raises(ValueError, match=f"`index` must be from 0 to 2.*{got}"):
+            f(lane(X), index=np.array(wrong))
+    for wrong in (np.zeros(9), np.zeros(9, bool)):
+        with pytest.raises(ValueError, match="`index` must be integers"):
+            f(lane(X), index=wrong)
+    traced = jax.jit(lambda index: f(lane(X), index=index))(np.array([0] * 8 + [7]))
+    np.testing.assert_allclose(traced[-1], f(lane(X))[2, -1], rtol=by_lane(1e-12, 1e-4))  # as documented

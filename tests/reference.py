@@ -3,41 +3,82 @@
 from __future__ import annotations
 
 import decimal
+import functools
 
 import numpy as np
 from numpyro.diagnostics import effective_sample_size
 from scipy.linalg import cho_factor, cho_solve
 
+import ppl_sgp as sgp
+
 DIGITS = 60
 
 
 def decimals(array):
-    """An object array of exact decimal copies of floats."""
-    return np.vectorize(decimal.Decimal, otypes=[object])(np.asarray(array, dtype=np.float64).astype(object))
+    """An object array of exact decimal copies of floats; decimals stay as they are."""
+    array = np.asarray(array)
+    array = array if array.dtype == object else array.astype(np.float64).astype(object)
+    return np.vectorize(decimal.Decimal, otypes=[object])(array)
 
 
 def exact_log_density(Phi, y, scale, mean, noise_scale, row_weights=None):
     """``log N(y; Φμ, Φ diag(scale²) Φᵀ + noise_scale²/ω)`` in 60-digit arithmetic. O(n³)."""
-    n, m = Phi.shape
+    m = Phi.shape[1]
     with decimal.localcontext(prec=DIGITS):
         G = decimals(Phi) * decimals(np.broadcast_to(scale, (m,)))
         e = decimals(y) - decimals(Phi) @ decimals(np.broadcast_to(mean, (m,)))
-        variance = decimals(np.full(n, noise_scale)) ** 2
-        if row_weights is not None:
-            variance = variance / decimals(row_weights)
-        K = G @ G.T
-        K[np.diag_indices(n)] += variance
-        # Cholesky and forward substitution, one column at a time.
-        log_det, quadratic = decimal.Decimal(0), decimal.Decimal(0)
-        for j in range(n):
-            pivot = K[j, j]
-            column, step = K[j + 1 :, j].copy(), e[j]
-            log_det += pivot.ln()
-            quadratic += step**2 / pivot
-            K[j + 1 :, j + 1 :] -= np.multiply.outer(column, column) / pivot
-            e[j + 1 :] -= column * step / pivot
-        log_two_pi = decimal.Decimal(2 * np.pi).ln()
-        return float(-(quadratic + log_det + n * log_two_pi) / 2)
+        return _exact_log_normal(e, G @ G.T, noise_scale, row_weights)
+
+
+def exact_log_evidence(Phi, y, prior, noise_scale, row_weights=None):
+    """The same for any prior of the package, at its numbers as they are rounded. ``Phi`` may hold decimals."""
+    with decimal.localcontext(prec=DIGITS):
+        Phi, e = decimals(Phi), decimals(y)
+        if prior.mean is not None:
+            e = e - Phi @ decimals(np.broadcast_to(prior.mean, Phi.shape[1:]))
+        return _exact_log_normal(e, Phi @ exact_covariance(prior, Phi.shape[1]) @ Phi.T, noise_scale, row_weights)
+
+
+def exact_covariance(prior, m):
+    """The covariance of m weights that a prior of the package stands for, in decimals."""
+    if isinstance(prior, sgp.DensePrior):
+        return decimals(prior.matrix)
+    if isinstance(prior, sgp.KroneckerPrior):
+        return functools.reduce(np.kron, [decimals(factor) for factor in prior.factors])
+    if isinstance(prior, sgp.BlockPrior):
+        blocks = [exact_covariance(block, block.num_weights) for block in prior.blocks]
+        edges = np.cumsum([0, *map(len, blocks)])
+        C = decimals(np.zeros((m, m)))
+        for start, stop, block in zip(edges, edges[1:], blocks, strict=False):
+            C[start:stop, start:stop] = block
+        return C
+    C = np.diag([(2 * log_scale).exp() for log_scale in decimals(np.broadcast_to(prior.log_scale, (m,)))])
+    C = C + decimals(np.zeros((m, m)))
+    if isinstance(prior, sgp.HouseholderPrior):
+        for v in decimals(prior.vectors)[::-1]:
+            H = decimals(np.eye(m))
+            H[: len(v), : len(v)] -= np.multiply.outer(v, v) * 2 / (v @ v)
+            C = H @ C @ H
+    return C
+
+
+def _exact_log_normal(e, K, noise_scale, row_weights):
+    """``log N(e; 0, K + noise_scale²/ω)`` of decimals, by Cholesky and forward substitution, a column at a time."""
+    n = len(e)
+    variance = decimals(np.full(n, noise_scale)) ** 2
+    if row_weights is not None:
+        variance = variance / decimals(row_weights)
+    K[np.diag_indices(n)] += variance
+    log_det, quadratic = decimal.Decimal(0), decimal.Decimal(0)
+    for j in range(n):
+        pivot = K[j, j]
+        column, step = K[j + 1 :, j].copy(), e[j]
+        log_det += pivot.ln()
+        quadratic += step**2 / pivot
+        K[j + 1 :, j + 1 :] -= np.multiply.outer(column, column) / pivot
+        e[j + 1 :] -= column * step / pivot
+    log_two_pi = (2 * decimal.Decimal("3.14159265358979323846264338327950288419716939937510582097494")).ln()
+    return float(-(quadratic + log_det + n * log_two_pi) / 2)
 
 
 def dense_log_density(Phi, y, scale, mean, noise_scale):

@@ -24,7 +24,7 @@ from ..posteriors.posterior import posterior
 from ..sites.compressed_normal import CompressedNormal
 from ..sites.tracing import draw_once, is_improper, observed_site, prior_draws
 from ..statistics.compressed import Compressed
-from ..statistics.statistics import SufficientStatistics
+from ..statistics.statistics import SufficientStatistics, with_compressed
 from .simulated_ranks import simulated_ranks
 
 #: Most bins of a test of uniformity, and least expected number of ranks in each.
@@ -199,11 +199,12 @@ def _with_repetition(statistics: SufficientStatistics, repeated: np.ndarray) -> 
 
     With R for the inputs once it is √2·R for both, c = (c₁ + c₂)/√2, and rss = rss₁ + rss₂ + ‖c₁ − c₂‖²/2.
     """
-    both, once = statistics + statistics, statistics.compressed
+    twice, once = statistics + statistics, statistics.compressed
     factor = {"factor": np.sqrt(2) * once.factor}  # that of the sums might have other signs
     defects = {name: getattr(once, name) for name in ("gram_defect", "output_defect")}
     doubled = {name: None if value is None else 2 * value for name, value in defects.items()}
-    both.compressed = rebuild(Compressed, {**vars(both.compressed), **factor, **doubled})
+    compressed = rebuild(Compressed, {**vars(twice.compressed), **factor, **doubled})
+    both = with_compressed(twice.basis, twice.moments, compressed)
     first = np.asarray(statistics.projection)
     c = (first[..., :-1] + repeated[..., :-1]) / np.sqrt(2)
     apart = np.sum((first[..., :-1] - repeated[..., :-1]) ** 2, axis=-1) / 2

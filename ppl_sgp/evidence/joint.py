@@ -5,10 +5,10 @@ With ``M = I + K/σ²``, ``e = (c − Rμ)/σ`` and ``α = M⁻¹e``, for n rows
     log p = −½ [ n log 2πσ² + rss/σ² + eᵀα + log|M| ]
     ∂/∂K = (ααᵀ − M⁻¹)/2σ²,   ∂/∂Rμ = α/σ,   ∂/∂log σ = rss/σ² + αᵀα − (n − rank) − tr M⁻¹.
 
-C itself is never factorised, so it may be singular, as a smooth kernel on a fine grid is to rounding;
-derivatives reach the parameters of C through the product RCRᵀ alone. Source: Evans (2022), sections
-5.2.1 and 5.3.3 (eq 5.3 in the m̃-sized form; gradients in a dense covariance are not in the thesis).
-float64 only: forming K squares the condition number, beyond the digits of float32.
+C may be singular, as a smooth kernel on a fine grid is to rounding; derivatives reach the parameters of
+C through the product RCRᵀ alone. Source: Evans (2022), sections 5.2.1 and 5.3.3 (eq 5.3 in the m̃-sized
+form; gradients in a dense covariance are not in the thesis). float64 only: forming K squares the condition
+number, beyond the digits of float32. Where those of float64 are at stake, M is factored without forming it.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax.scipy.linalg import cho_solve
+from jax.scipy.linalg import cho_solve, solve_triangular
 
 from .._internal.batching import full_precision, vectorize
 from ..priors import WeightPrior
 from ..statistics.statistics import SufficientStatistics
+from .scaled import SAFE_SIZE, cholesky, qr_factor
 
 
 class Parameters(NamedTuple):
@@ -31,6 +32,14 @@ class Parameters(NamedTuple):
     fitted: jax.Array
     noise_scale: jax.Array
     projection: jax.Array
+
+
+class Design(NamedTuple):
+    """Constants: n, and where R has digits that A lacks, R itself with the prior of which M can be had without K."""
+
+    num_rows: jax.Array
+    factor: jax.Array | None
+    prior: WeightPrior | None
 
 
 def evaluate(
@@ -43,14 +52,15 @@ def evaluate(
         RC = prior.apply(R.T).T
         covariance = RC @ R.T
         fitted = jnp.zeros(len(R), dtype) if prior.mean is None else R @ jnp.asarray(prior.mean, dtype)
-    num_rows = jnp.asarray(statistics.moments.num_rows, dtype)
+    exact = (R, jax.lax.stop_gradient(prior)) if compressed.gram_defect is None else (None, None)
+    design = Design(jnp.asarray(statistics.moments.num_rows, dtype), *exact)
     mean = jnp.zeros(R.shape[1], dtype) if prior.mean is None else jnp.asarray(prior.mean, dtype)
     gram_defect = compressed.gram_defect
     defect = jnp.zeros((R.shape[1],) * 2, dtype) if gram_defect is None else jnp.asarray(gram_defect, dtype)
 
     def one(noise_scale, projection, constant, reference_scale, output_defect):
         parameters = Parameters(covariance, fitted, noise_scale, projection)
-        value, alpha = _jitted_evidence(num_rows, reference_scale, parameters)
+        value, alpha = _jitted_evidence(design, reference_scale, parameters)
         # ‖y − Φw‖² is rss + ‖c − Rw‖² up to what the compression left of A and Φᵀy; stationary, so no gradient.
         # Rounding may make it negative where noise is beyond the digits of both, as in `scaled`.
         w = jax.lax.stop_gradient(mean + alpha @ RC / noise_scale)
@@ -72,35 +82,48 @@ def dense_factor(statistics: SufficientStatistics, dtype: Any) -> jax.Array:
 
 @jax.custom_jvp
 def _relative_evidence(
-    num_rows: jax.Array, reference_scale: jax.Array, parameters: Parameters
+    design: Design, reference_scale: jax.Array, parameters: Parameters
 ) -> tuple[jax.Array, jax.Array]:
     """The evidence less its large constant ``−½ n log 2π(reference_scale²)``, and α (not to be differentiated)."""
-    L, e, alpha = _solve(parameters)
-    return _value(num_rows, reference_scale, parameters, L, e @ alpha), alpha
+    L, explained, alpha = _solve(design, parameters)
+    return _value(design, reference_scale, parameters, L, explained), alpha
 
 
-def _solve(parameters: Parameters) -> tuple[jax.Array, jax.Array, jax.Array]:
-    noise_scale = parameters.noise_scale
-    e = (parameters.projection[:-1] - parameters.fitted) / noise_scale
-    M = jnp.eye(len(e), dtype=e.dtype) + parameters.covariance / noise_scale**2
-    L = jnp.linalg.cholesky(M)
-    return L, e, cho_solve((L, True), e)
+def _solve(design: Design, parameters: Parameters) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """The factor of M, eᵀα, which is a sum of squares, and α."""
+    e = (parameters.projection[:-1] - parameters.fitted) / parameters.noise_scale
+    L = _factor(design, parameters)
+    half = solve_triangular(L, e, lower=True)
+    return L, jnp.sum(half**2), solve_triangular(L, half, lower=True, trans="T")
 
 
-def _value(num_rows, reference_scale, parameters: Parameters, L: jax.Array, explained: jax.Array) -> jax.Array:
+def _factor(design: Design, parameters: Parameters) -> jax.Array:
+    covariance = parameters.covariance / parameters.noise_scale**2
+    if design.prior is None or design.factor is None:
+        return cholesky(covariance)
+    m = design.factor.shape[1]
+
+    def by_qr() -> jax.Array:
+        F = design.prior.apply_root(jnp.eye(m, dtype=covariance.dtype))
+        return qr_factor((design.factor @ F / parameters.noise_scale).T)
+
+    return jax.lax.cond(jnp.trace(covariance) < SAFE_SIZE, lambda: cholesky(covariance), by_qr)
+
+
+def _value(design: Design, reference_scale, parameters: Parameters, L: jax.Array, explained: jax.Array) -> jax.Array:
     noise_scale = parameters.noise_scale
     quadratic = parameters.projection[-1] / noise_scale**2 + explained
     log_variance = 2 * jnp.log(noise_scale / reference_scale)
-    return -0.5 * (num_rows * log_variance + quadratic + 2 * jnp.sum(jnp.log(jnp.diagonal(L))))
+    return -0.5 * (design.num_rows * log_variance + quadratic + 2 * jnp.sum(jnp.log(jnp.diagonal(L))))
 
 
 @_relative_evidence.defjvp
 def _relative_evidence_jvp(primals, tangents):
-    num_rows, reference_scale, parameters = primals
+    design, reference_scale, parameters = primals
     noise_scale, rss = parameters.noise_scale, parameters.projection[-1]
-    L, e, alpha = _solve(parameters)
-    inverse = cho_solve((L, True), jnp.eye(len(e), dtype=e.dtype))
-    degrees = num_rows - len(e) + jnp.trace(inverse)
+    L, explained, alpha = _solve(design, parameters)
+    inverse = cho_solve((L, True), jnp.eye(len(L), dtype=L.dtype))
+    degrees = design.num_rows - len(L) + jnp.trace(inverse)
     gradient = Parameters(
         covariance=(jnp.outer(alpha, alpha) - inverse) / (2 * noise_scale**2),
         fitted=alpha / noise_scale,
@@ -108,7 +131,7 @@ def _relative_evidence_jvp(primals, tangents):
         projection=-jnp.append(alpha / noise_scale, 0.5 / noise_scale**2),
     )
     tangent = sum(jnp.sum(g * t) for g, t in zip(gradient, tangents[2], strict=True))
-    value = _value(num_rows, reference_scale, parameters, L, e @ alpha)
+    value = _value(design, reference_scale, parameters, L, explained)
     return (value, alpha), (tangent, jnp.zeros_like(alpha))
 
 

@@ -27,6 +27,10 @@ from ..priors import DiagonalPrior
 from ..statistics.statistics import SufficientStatistics, uses_dual_form
 
 
+#: Up to this ``tr GᵀG``, a bound of the condition number, products lose less than 1e-8 nats a weight in float64.
+SAFE_SIZE = 1e8
+
+
 class Design(NamedTuple):
     """What does not depend on hyperparameters or outputs: R, the Gram matrix A where a form uses it, and A − RᵀR.
 
@@ -143,12 +147,14 @@ def solve(design: Design, parameters: Parameters) -> Solution:
     e = (parameters.projection[:-1] - fitted) / parameters.noise_scale
     if design.factor.ndim == 1:
         return _solve_diagonal(design.factor * g, e)
-    if design.gram_defect is not None and not uses_dual_form(*design.factor.shape):
-        return _solve_primal(design, g, e)
-    # Where A lacks digits of R, the dual form keeps them: no solution for u, whose error the large entries of G would
-    # amplify, is needed; nor is GGᵀ, which squares the condition number.
-    G = design.factor * g[None, :]
-    return _solve_dual(G, e, qr_factor(G.T) if design.gram_defect is None else _cholesky(G @ G.T))
+    if g.dtype != jnp.float64:
+        return _solve_by_qr(design, g, e)
+    products = _solve_dual_products if uses_dual_form(*design.factor.shape) else _solve_primal
+    if design.gram_defect is not None:
+        return products(design, g, e)
+    # Products of R lose half of its digits. Where A is known to no more there is nothing to lose.
+    size = jnp.sum(jnp.diagonal(design.gram) * g**2)
+    return jax.lax.cond(size < SAFE_SIZE, products, _solve_by_qr, design, g, e)
 
 
 def _solve_diagonal(G: jax.Array, e: jax.Array) -> Solution:
@@ -158,9 +164,20 @@ def _solve_diagonal(G: jax.Array, e: jax.Array) -> Solution:
 
 def _solve_primal(design: Design, g: jax.Array, e: jax.Array) -> Solution:
     """Factors of size m: I + GᵀG = LLᵀ, without forming G (each pass over m² numbers counts)."""
-    L = _cholesky(g[:, None] * design.gram * g[None, :])
+    L = cholesky(g[:, None] * design.gram * g[None, :])
     u = cho_solve((L, True), g * (e @ design.factor))
     return Solution(u, 1 - _inverse_diagonal(L), e - design.factor @ (g * u), _log_determinant(L))
+
+
+def _solve_by_qr(design: Design, g: jax.Array, e: jax.Array) -> Solution:
+    """Without products, which square the condition number; and without solving for u, whose error G would amplify."""
+    G = design.factor * g[None, :]
+    return _solve_dual(G, e, qr_factor(G.T))
+
+
+def _solve_dual_products(design: Design, g: jax.Array, e: jax.Array) -> Solution:
+    G = design.factor * g[None, :]
+    return _solve_dual(G, e, cholesky(G @ G.T))
 
 
 def _solve_dual(G: jax.Array, e: jax.Array, L: jax.Array) -> Solution:
@@ -172,7 +189,8 @@ def _solve_dual(G: jax.Array, e: jax.Array, L: jax.Array) -> Solution:
     return Solution(u, jnp.sum(half**2, axis=0), residual, _log_determinant(L))
 
 
-def _cholesky(gram: jax.Array) -> jax.Array:
+def cholesky(gram: jax.Array) -> jax.Array:
+    """Lower triangular L with ``LLᵀ = I + gram``."""
     return jnp.linalg.cholesky(jnp.eye(len(gram), dtype=gram.dtype) + gram, symmetrize_input=False)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -16,6 +17,7 @@ from tqdm.auto import tqdm
 from ..bases.basis import Basis
 from .checkpoint import Checkpoint
 from .moments import Moments, describe
+from .root_moments import RootMoments, is_cheap
 from .rows import as_float64, checked
 from .running import RUNNING, RunningProducts
 
@@ -36,14 +38,15 @@ def moments_of_arrays(
     progress: bool | None = None,
     checkpoint: Checkpoint | None = None,
     single: bool = False,
-    kind: type[Moments] = Moments,
+    kind: type[Moments] | None = None,
     workers: int | None = None,
 ) -> Moments:
     """Sums over all rows. O(n m²) time, O(m² + block·m) memory for each worker, beside the arrays.
 
     Features are evaluated in float32 if ``single``, and summed in float64 always. With a checkpoint, sums go on from
-    what it has, and are written after each chunk. ``kind`` is the class of the sums. Blocks join the sums in their
-    order, so that the number of ``workers`` (default: the cores) changes no bit but by the threads BLAS has in each.
+    what it has, and are written after each chunk. ``kind`` is the class of the sums; without it a root is kept if the
+    rows are few enough. Blocks join the sums in their order, so that the number of ``workers`` (default: the cores)
+    changes no bit but by the threads BLAS has in each.
 
     :raises ValueError: for rows that cannot be used.
     """
@@ -51,7 +54,9 @@ def moments_of_arrays(
     block_size = max(1, BLOCK_BYTES // (8 * basis.num_features))
     size = default_chunk_size(basis) if chunk_size is None else chunk_size
     m, outputs = basis.num_features, y.shape[1:]
-    sums = RUNNING[kind](m, outputs, None if checkpoint is None else checkpoint.moments)
+    total = None if checkpoint is None else checkpoint.moments
+    chosen = kind or (kind_for(len(X), m + int(np.prod(outputs))) if total is None else type(total))
+    sums = RUNNING[chosen](m, outputs, total)
 
     def part(block: tuple[np.ndarray, ...], memory: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
         X, y, weights = block
@@ -80,7 +85,13 @@ def moments_of_arrays(
             bar.update(len(rows))
     if checkpoint is not None:
         checkpoint.require_no_more(len(starts))
-    return sums.moments()
+    moments = sums.moments()
+    return moments if kind or not isinstance(moments, RootMoments) else dataclasses.replace(moments, required=False)
+
+
+def kind_for(num_rows: int, width: int) -> type[Moments]:
+    """The class of the sums of so many rows, of features and outputs together, when it is not said."""
+    return RootMoments if is_cheap(num_rows, width) else Moments
 
 
 def default_chunk_size(basis: Basis) -> int:

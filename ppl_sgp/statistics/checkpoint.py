@@ -46,12 +46,12 @@ class Checkpoint:
     :param path: the file; it need not exist.
     :param basis: the basis of the pass.
     :param single: whether features are evaluated in float32.
-    :param kind: the class of the sums.
+    :param kind: the class of the sums; ``None`` for any.
     :raises ValueError: on entering, if the file is damaged or of something else, was made with another basis, in
         another precision or by another method, or is in use by another pass.
     """
 
-    def __init__(self, path: Any, basis: Basis, single: bool = False, kind: type[Moments] = Moments) -> None:
+    def __init__(self, path: Any, basis: Basis, single: bool = False, kind: type[Moments] | None = None) -> None:
         self._path, self._basis, self._single, self._kind = Path(path), basis, single, kind
         self._digests: list[bytes] = []
         self._lock = contextlib.ExitStack()
@@ -97,7 +97,7 @@ class Checkpoint:
                 f"checkpoint {self._path} was made with float32_features={progress.single}. Pass the same, or another "
                 "file."
             )
-        if type(moments) is not self._kind:
+        if self._kind not in (None, type(moments)):
             raise CheckpointError(
                 f"checkpoint {self._path} was made by another `method`. Pass the same, or another file."
             )

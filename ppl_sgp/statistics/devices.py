@@ -101,7 +101,7 @@ def _describe(names: tuple[str, ...], _: Basis, X: Any, y: Any, omega: Any) -> d
     x_mean = total(X) / num_rows
     bad = (~jnp.isfinite(X), ~jnp.isfinite(y), ~((weight > 0) & jnp.isfinite(weight)))
     return {
-        "sum_squares": total(_scaled(y, weight) * y),
+        "output_products": total(_products(_scaled(y, weight), y)),
         "num_rows": num_rows,
         "log_weights": total(jnp.log(weight)),
         "y_mean": total(y) / num_rows,
@@ -132,6 +132,11 @@ def _multiply(names: tuple[str, ...], size: int, basis: Basis, X: Any, y: Any, o
     zero = jax.lax.pcast((jnp.zeros((m, m)), jnp.zeros((m, *y.shape[1:]))), names, to="varying")
     total, _ = jax.lax.scan(add, zero, jnp.arange(-(-len(X) // size)))
     return jax.lax.psum(total, names)
+
+
+def _products(left: jax.Array, right: jax.Array) -> jax.Array:
+    """Of the outputs of each row, (n,) or (n, q, q)."""
+    return left * right if left.ndim == 1 else left[:, :, None] * right[:, None, :]
 
 
 def _precisions(X: Any, omega: Any) -> jax.Array:

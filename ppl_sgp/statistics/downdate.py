@@ -42,7 +42,7 @@ def _difference(moments: Moments, part: Moments) -> Moments:
     return Moments(
         gram=add_grams(moments.gram, -part.gram),
         feature_output=moments.feature_output - part.feature_output,
-        sum_squares=moments.sum_squares - part.sum_squares,
+        output_products=moments.output_products - part.output_products,
         num_rows=n,
         log_weights=moments.log_weights - part.log_weights,
         y_mean=moments.y_mean + share * (moments.y_mean - part.y_mean),

@@ -15,13 +15,13 @@ from .accumulate import moments_of_arrays, progress_bar
 from .checkpoint import Checkpoint, CheckpointError
 from .devices import is_sharded, sum_devices
 from .moments import Moments
-from .partitions import Part, Summed, is_partitioned, sum_partitions
-from .root_moments import RootMoments
+from .partitions import Part, Summed, is_partitioned, kind_of_partitions, sum_partitions
+from .root_moments import RootMoments, kind_beside
 from .sources import TableChunks, as_triple
 from .statistics import SufficientStatistics
 
 #: By the name of the method, the class of the sums.
-METHODS: dict[str, type[Moments]] = {"gram": Moments, "qr": RootMoments}
+METHODS: dict[str, type[Moments] | None] = {"auto": None, "gram": Moments, "qr": RootMoments}
 
 
 class ChunkError(ValueError):
@@ -47,7 +47,7 @@ def sufficient_statistics(
     row_weights: Any = None,
     checkpoint: Any = None,
     float32_features: bool = False,
-    method: str = "gram",
+    method: str = "auto",
 ) -> SufficientStatistics:
     """Compress n rows, once and without loss, into statistics of size m (Evans 2022, section 5.2).
 
@@ -71,9 +71,10 @@ def sufficient_statistics(
     :param checkpoint: a file that keeps the sums after each chunk. After an interruption, or a crash, the same call
         goes on where it was, and ends with the same bits; chunks that have been summed are compared, not summed again.
         Not for Dask, which survives lost workers itself, and not for arrays that are spread over devices.
-    :param method: ``"gram"``, sums of products; or ``"qr"``, by QR decompositions, some three times slower, for
-        ill-conditioned bases (monomials, splines on fine grids): products lose directions of the weights that the
-        features span less than 1e-8 of the strongest, which ``"qr"`` keeps down to 1e-16.
+    :param method: ``"gram"``, sums of products; or ``"qr"``, by QR decompositions, some three times slower for many
+        rows, for ill-conditioned bases (monomials, splines on fine grids): products lose directions of the weights that
+        the features span less than 1e-8 of the strongest, which ``"qr"`` keeps down to 1e-16. ``"auto"`` is ``"qr"``
+        where that costs little (up to 4m rows, and small passes), else ``"gram"``, as are sums of both.
     :raises ValueError: for rows that cannot be used, saying which and what to do; for a checkpoint that is damaged, of
         another basis or of other rows, or in use.
     :raises ChunkError: (a ``ValueError``) the same within an iterable, or on a worker of Dask, carrying the statistics
@@ -106,18 +107,21 @@ def sufficient_statistics(
         )
     if y is None and not chunked:
         raise ValueError("sufficient_statistics: `y` is missing. Pass arrays `X, y`, or an iterable of (X, y) chunks.")
-    summed = functools.partial(moments_of_arrays, basis, single=float32_features, kind=METHODS[method])
+    kind = METHODS[method]
+    if is_partitioned(X):
+        kind = kind or kind_of_partitions(X, basis.num_features)
+    summed = functools.partial(moments_of_arrays, basis, single=float32_features, kind=kind)
     if is_partitioned(X):
         _refuse("summed by Dask", {"checkpoint": checkpoint}, "Dask computes parts of lost workers again by itself.")
         within = functools.partial(summed, chunk_size=chunk_size, progress=False, workers=1)
         return _of_partitions(basis, X, sum_partitions(within, X, y, row_weights, progress))
     if is_sharded(X):
-        options = {"checkpoint": checkpoint, "float32_features": float32_features, "method": method != "gram"}
+        options = {"checkpoint": checkpoint, "float32_features": float32_features, "method": method == "qr"}
         _refuse("spread over devices", options, "Leave them out, or pass NumPy arrays.")
         return SufficientStatistics(basis, sum_devices(basis, X, y, row_weights, chunk_size))
-    with _checkpoint(checkpoint, basis, float32_features, METHODS[method]) as kept:
+    with _checkpoint(checkpoint, basis, float32_features, kind) as kept:
         if chunked:
-            return _of_chunks(basis, X, progress_bar(progress, None, None), kept, summed)
+            return _of_chunks(basis, X, progress_bar(progress, None, None), kept, summed, kind)
         moments = summed(X, y, row_weights, chunk_size=chunk_size, progress=progress, checkpoint=kept)
         return SufficientStatistics(basis, moments)
 
@@ -129,7 +133,7 @@ def _refuse(where: str, options: dict[str, Any], remedy: str) -> None:
 
 
 def _checkpoint(
-    path: Any, basis: Basis, single: bool, kind: type[Moments]
+    path: Any, basis: Basis, single: bool, kind: type[Moments] | None
 ) -> AbstractContextManager[Checkpoint | None]:
     return nullcontext() if path is None else Checkpoint(path, basis, single, kind)
 
@@ -150,7 +154,12 @@ def _of_partitions(basis: Basis, source: Any, part: Part) -> SufficientStatistic
 
 
 def _of_chunks(
-    basis: Basis, chunks: Iterable[Any], bar: tqdm, checkpoint: Checkpoint | None, summed: Summed
+    basis: Basis,
+    chunks: Iterable[Any],
+    bar: tqdm,
+    checkpoint: Checkpoint | None,
+    summed: Summed,
+    kind: type[Moments] | None,
 ) -> SufficientStatistics:
     statistics, count = None, 0
     if checkpoint is not None and checkpoint.moments is not None:
@@ -163,7 +172,8 @@ def _of_chunks(
                 if checkpoint is not None and checkpoint.covers(index, X, y, row_weights):
                     bar.update(len(X))
                     continue
-                moments = summed(X, y, row_weights, progress=False)
+                beside = kind if statistics is None else kind or kind_beside(statistics.moments)
+                moments = summed(X, y, row_weights, progress=False, kind=beside)
                 if statistics is not None:
                     statistics.require_compatible(basis, moments)
             except CheckpointError:

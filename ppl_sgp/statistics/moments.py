@@ -22,7 +22,7 @@ class Moments:
 
     :param gram: ``ΦᵀΩΦ``, shape (m, m), or its diagonal (m,) if it is known to be diagonal.
     :param feature_output: ``ΦᵀΩy``, shape (m,) or (m, q).
-    :param sum_squares: ``yᵀΩy``, shape () or (q,).
+    :param output_products: ``yᵀΩy``, shape () or (q, q).
     :param num_rows: n, a float64 scalar (exact to 2⁵³).
     :param log_weights: ``Σ log ωᵢ``.
     :param y_mean: mean of y, shape () or (q,).
@@ -34,7 +34,7 @@ class Moments:
 
     gram: Any
     feature_output: Any
-    sum_squares: Any
+    output_products: Any
     num_rows: Any
     log_weights: Any
     y_mean: Any
@@ -49,6 +49,12 @@ class Moments:
         return Moments(**{name: changes.get(name, getattr(self, name)) for name in names})
 
     @property
+    def sum_squares(self) -> Any:
+        """``yᵀΩy`` of each output, shape () or (q,)."""
+        products = self.output_products
+        return products if np.ndim(products) == 0 else products.diagonal(axis1=-2, axis2=-1)
+
+    @property
     def description(self) -> dict[str, Any]:
         """The sums that need no features, by name."""
         return {name: getattr(self, name) for name in DESCRIPTION}
@@ -57,7 +63,7 @@ class Moments:
         return Moments(
             gram=add_grams(self.gram, other.gram),
             feature_output=self.feature_output + other.feature_output,
-            sum_squares=self.sum_squares + other.sum_squares,
+            output_products=self.output_products + other.output_products,
             **join_descriptions(self.description, other.description),
         )
 

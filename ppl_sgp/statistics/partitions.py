@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .moments import Moments
+from .root_moments import is_cheap
 from .sources import TableChunks, as_triple, library_of
 
 #: Parts that are joined at a time.
@@ -30,6 +31,12 @@ def is_partitioned(X: Any) -> bool:
     """Whether the rows are in a collection of Dask, in which case it is its engine that runs the pass."""
     source = X.table if isinstance(X, TableChunks) else X
     return library_of(source) == "dask"
+
+
+def kind_of_partitions(X: Any, num_features: int) -> type[Moments] | None:
+    """The class of the sums over all rows, when it is not said: each partition's own where they are few or unknown."""
+    rows = getattr(X, "shape", (math.nan,))[0]
+    return Moments if isinstance(rows, int) and not is_cheap(rows, num_features + 1) else None
 
 
 def sum_partitions(summed: Summed, X: Any, y: Any, row_weights: Any, progress: bool | None) -> Part:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from .moments import Moments, join_descriptions
-from .root_moments import RootMoments
+from .root_moments import RootMoments, fewest_rows
 
 
 class RunningProducts:
@@ -29,7 +29,7 @@ class RunningProducts:
         if total is not None:
             m, r = self._m, total.feature_output.reshape(self._m, -1)
             self._joint[:m, :m], self._joint[:m, m:], self._joint[m:, :m] = total.gram, r, r.T
-            self._joint[m:, m:][np.diag_indices(self.width - m)] = total.sum_squares
+            self._joint[m:, m:] = total.output_products
 
     def memory(self) -> np.ndarray:
         """Memory for :meth:`part`."""
@@ -58,7 +58,7 @@ class RunningProducts:
         return Moments(
             gram=self._joint[:m, :m].copy(),
             feature_output=self._joint[:m, m:].reshape(m, *self._outputs).copy(),
-            sum_squares=np.diag(self._joint)[m:].reshape(self._outputs).copy(),
+            output_products=self._joint[m:, m:].reshape(2 * self._outputs).copy(),
             **self._described,
         )
 
@@ -81,8 +81,7 @@ class RunningRoot(RunningProducts):
     @staticmethod
     def part(rows: np.ndarray, memory: np.ndarray) -> np.ndarray:
         """At most m + q rows with the same products."""
-        root: np.ndarray = np.linalg.qr(rows, mode="r")  # type: ignore[assignment]
-        return root
+        return fewest_rows(rows)
 
     def add(self, part: np.ndarray) -> None:
         """Decompose the root above another."""

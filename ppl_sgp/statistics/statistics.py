@@ -14,10 +14,10 @@ from ..bases.basis import Basis
 from ..bases.rotated import RotatedBasis
 from ..priors import WeightPrior
 from .accumulate import moments_of_arrays
-from .compressed import Compressed, compress
+from .compressed import Compressed, compress, compressed_of
 from .downdate import downdated
 from .moments import Moments
-from .root_moments import RootMoments
+from .root_moments import RootMoments, kind_beside
 from .storage import read, write
 
 #: Norms, relative to the largest, down to which rotated features are made orthonormal: to 1e-8, in float64.
@@ -30,7 +30,7 @@ class SufficientStatistics:
 
     Make one with :func:`~ppl_sgp.sufficient_statistics`. Everything is float64 NumPy on the host;
     models evaluate it in the user's dtype. It is a pytree: pass it to models as an argument. The
-    compressed form is computed on first use, in O(m³).
+    compressed form is computed on first use, in O(m³). Nothing can be assigned: statistics do not change.
 
     :param basis: the basis the rows were seen through.
     :param moments: sums over rows, :class:`~ppl_sgp.statistics.moments.Moments`.
@@ -41,15 +41,23 @@ class SufficientStatistics:
         >>> X = np.linspace(0, 1, 50)[:, None]
         >>> basis = sgp.FourierBasis.sample(jax.random.key(0), sgp.Matern32(0.3), 10, 1)
         >>> stats = sgp.sufficient_statistics(basis, X, np.sin(5 * X[:, 0]))
-        >>> stats.num_rows, stats.num_features, stats.projection.shape == (stats.rank + 1,)
-        (50, 10, True)
+        >>> stats.num_rows, stats.num_features, stats.rank
+        (50, 10, 10)
         >>> (stats + stats).num_rows
         100
     """
 
+    basis: Basis
+    moments: Moments
+
     def __init__(self, basis: Basis, moments: Moments) -> None:
-        self.basis = basis
-        self.moments = moments
+        self.__dict__.update(basis=basis, moments=moments)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(
+            f"SufficientStatistics do not change, so that what was computed from them stays right; `{name}` cannot be "
+            "assigned. Make others: `SufficientStatistics(basis, moments)`, `with_projection`, `update`, `+`."
+        )
 
     @cached_property
     def compressed(self) -> Compressed:
@@ -83,7 +91,10 @@ class SufficientStatistics:
 
     @property
     def projection(self) -> Any:
-        """The compressed data: c and rss joined, shape (m̃ + 1,), or (q, m̃ + 1). The value of the evidence site."""
+        """The compressed data: c and rss joined, shape (k + 1,), or (q, k + 1). The value of the evidence site.
+
+        k is the rank, or a little more, so that near ranks have one shape; entries of c beyond the rank are zero.
+        """
         return self.compressed.projection
 
     @property
@@ -141,12 +152,18 @@ class SufficientStatistics:
 
     def require_compatible(self, basis: Basis, moments: Moments) -> None:
         """Refuse statistics of another basis or of another number of outputs."""
+        if not checks.is_concrete(self.moments, moments):
+            raise ValueError(
+                "Statistics are added on the host, in float64: their numbers cannot be read under `jit`, `vmap` or "
+                "`grad`. Add them before, and pass the sum as an argument."
+            )
         if not same_tree(self.basis, basis):
             raise ValueError(
                 "Statistics can be added only if they were computed with the same basis; these bases differ. "
                 "Keep one basis (save it with the statistics) and compute both from it."
             )
-        if type(self.moments) is not type(moments):
+        root, other = isinstance(self.moments, RootMoments), isinstance(moments, RootMoments)
+        if root != other and (self.moments if root else moments).required:  # type: ignore[attr-defined]
             raise ValueError(
                 "Statistics can be added only if they were computed in the same way; one of these comes from "
                 '`method="qr"`, whose digits the other lacks. Compute both alike.'
@@ -165,7 +182,7 @@ class SufficientStatistics:
         :param row_weights: known relative noise precisions, shape (n_new,).
         :raises ValueError: as :func:`~ppl_sgp.sufficient_statistics`; the statistics stay as they were.
         """
-        moments = moments_of_arrays(self.basis, X, y, row_weights, kind=type(self.moments))
+        moments = moments_of_arrays(self.basis, X, y, row_weights, kind=kind_beside(self.moments))
         self.require_compatible(self.basis, moments)
         return SufficientStatistics(self.basis, self.moments + moments)
 
@@ -191,14 +208,15 @@ class SufficientStatistics:
             >>> window.num_rows, bool(np.abs(window.moments.gram - anew.moments.gram).max() < 1e-12)
             (40, True)
         """
-        if isinstance(self.moments, RootMoments):
+        if isinstance(self.moments, RootMoments) and self.moments.required:
             raise ValueError(
                 'forget: subtracting loses the digits that `method="qr"` keeps. Compute the statistics of the rows '
                 "that are left anew, or keep those of each period apart and add up what the window needs."
             )
-        part = moments_of_arrays(self.basis, X, y, row_weights)
-        self.require_compatible(self.basis, part)
-        return SufficientStatistics(self.basis, downdated(self.moments, part))
+        part = moments_of_arrays(self.basis, X, y, row_weights, kind=Moments)
+        moments = self.moments.plain()
+        SufficientStatistics(self.basis, moments).require_compatible(self.basis, part)
+        return SufficientStatistics(self.basis, downdated(moments, part))
 
     def rotate(self, prior: WeightPrior | None = None, *, orthonormal: bool = False) -> SufficientStatistics:
         """The same data in an orthogonal basis, where evidence with a diagonal prior costs O(m).
@@ -242,17 +260,20 @@ class SufficientStatistics:
         root = np.eye(m) if prior is None else _reference_root(prior, m)
         rows = np.diag(factor)[factor > 0] if self.is_diagonal else factor
         c = self.projection[..., :-1][..., factor > 0] if self.is_diagonal else self.projection[..., :-1]
+        rows, c = rows[: self.rank], c[..., : self.rank]
         # Of the factor, not of the Gram matrix: singular values keep the digits that their squares would lose.
         left, singular, right = np.linalg.svd(rows @ root, full_matrices=True)
         normalised = int(np.sum(singular > ORTHONORMAL_RANGE * singular.max(initial=0))) if orthonormal else 0
         units = np.where(np.arange(len(singular)) < normalised, singular, 1.0)
-        gram, rotated_c = np.zeros(m), np.zeros((*c.shape[:-1], m))
-        gram[: len(singular)] = (singular / units) ** 2
-        rotated_c[..., : len(singular)] = (c @ left) * (singular / units)
+        norms, projection = np.zeros(m), np.zeros((*c.shape[:-1], m + 1))
+        norms[: len(singular)] = singular / units
+        projection[..., : len(singular)], projection[..., -1] = c @ left, self.projection[..., -1]
         rotation = root @ right.T
         rotation[:, : len(singular)] /= units
-        basis = RotatedBasis(self.basis, rotation, normalised)
-        return SufficientStatistics(basis, self.moments.plain(gram=gram, feature_output=rotated_c.T))
+        moments = self.moments.plain(gram=norms**2, feature_output=(projection[..., :-1] * norms).T)
+        # Not compressed again, which would take rss from sums.
+        compressed = compressed_of(moments, norms, projection, np.count_nonzero(norms), None, None)
+        return with_compressed(RotatedBasis(self.basis, rotation, normalised), moments, compressed)
 
     def with_projection(self, projection: Any) -> SufficientStatistics:
         """Statistics of other data at the same inputs, such as a draw of the evidence site: for simulation studies.
@@ -267,29 +288,32 @@ class SufficientStatistics:
             )
         simulated = self._with_outputs(np.asarray(projection, dtype=np.float64))
         c, rss = simulated.projection[..., :-1], simulated.projection[..., -1]
-        simulated.moments = simulated.moments.plain(
-            sum_squares=np.sum(c**2, axis=-1) + rss, y_mean=np.full_like(self.moments.y_mean, np.nan)
+        # Of residuals of several outputs only the squares are known; products have mean zero.
+        products = c @ c.T + (np.diag(rss) if c.ndim > 1 else rss)
+        moments = simulated.moments.plain(
+            output_products=products, y_mean=np.full_like(self.moments.y_mean, np.nan)
         )
-        return simulated
+        return with_compressed(self.basis, moments, simulated.compressed)
 
     def _with_outputs(self, projection: Any) -> SufficientStatistics:
         """As :meth:`with_projection`, also traced, but the scale of y and its mean remain, as default priors ask."""
         c, factor = projection[..., :-1], self.compressed.factor
         feature_output = (c * factor if self.is_diagonal else c @ factor).T
-        simulated = SufficientStatistics(self.basis, self.moments.plain(feature_output=feature_output))
         # The factor is that of the same inputs; only the values change.
         exact = {"projection": projection}
         if self.compressed.gram_defect is not None:
             exact |= {name: 0 * getattr(self.compressed, name) for name in ("gram_defect", "output_defect")}
-        simulated.compressed = rebuild(Compressed, {**vars(self.compressed), **exact})
-        return simulated
+        moments = self.moments.plain(feature_output=feature_output)
+        return with_compressed(self.basis, moments, rebuild(Compressed, {**vars(self.compressed), **exact}))
 
     def save(self, path: Any) -> None:
         """Write to one file, atomically, without pickle. The basis is saved with the sums.
 
         :param path: the file; an existing one is replaced only once the new one is complete.
         """
-        write(path, {"basis": self.basis, "moments": self.moments})
+        parts = {"basis": self.basis, "moments": self.moments}
+        # Rotated sums have lost the digits of a small rss.
+        write(path, parts | ({"compressed": self.compressed} if self.is_diagonal else {}))
 
     @classmethod
     def load(cls, path: Any) -> SufficientStatistics:
@@ -301,7 +325,12 @@ class SufficientStatistics:
         parts = read(path)
         if not (isinstance(parts.get("basis"), Basis) and isinstance(parts.get("moments"), Moments)):
             raise ValueError(f"{path} holds {sorted(parts)}, not sufficient statistics as their `save` writes them.")
-        return cls(parts["basis"], parts["moments"])
+        return rebuild(cls, {name: parts[name] for name in ("basis", "moments", "compressed") if name in parts})
+
+
+def with_compressed(basis: Basis, moments: Moments, compressed: Compressed) -> SufficientStatistics:
+    """Statistics whose compressed form is known."""
+    return rebuild(SufficientStatistics, {"basis": basis, "moments": moments, "compressed": compressed})
 
 
 def uses_dual_form(rank: int, num_features: int) -> bool:

@@ -132,7 +132,7 @@ def test_draws_are_distributed_as_compressed_rows(name, draws):
     simulated = sgp.sufficient_statistics(unrotated, X, y.T, row_weights=row_weights)
     if basis is not unrotated:
         simulated = simulated.rotate()
-        np.testing.assert_array_equal(simulated.basis.rotation, basis.rotation)
+        np.testing.assert_allclose(simulated.basis.rotation, basis.rotation, rtol=0, atol=1e-12)
     chosen = present(case)
     pair = features_of_a_sample(simulated.projection, chosen), features_of_a_sample(draws(name), chosen)
     if float(case.statistics.moments.num_rows) == float(case.statistics.compressed.rank):

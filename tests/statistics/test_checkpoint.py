@@ -22,12 +22,12 @@ def chunked(X, y, size=7):
     return ((X[i : i + size], y[i : i + size]) for i in range(0, len(X), size))
 
 
-def arrays(X, y, path=None):
-    return sgp.sufficient_statistics(BASIS, X, y, chunk_size=7, checkpoint=path)
+def arrays(X, y, path=None, method="auto"):
+    return sgp.sufficient_statistics(BASIS, X, y, chunk_size=7, checkpoint=path, method=method)
 
 
-def chunks(X, y, path=None):
-    return sgp.sufficient_statistics(BASIS, chunked(X, y), checkpoint=path)
+def chunks(X, y, path=None, method="auto"):
+    return sgp.sufficient_statistics(BASIS, chunked(X, y), checkpoint=path, method=method)
 
 
 def same_bits(one, other):
@@ -35,11 +35,12 @@ def same_bits(one, other):
         assert np.asarray(left).tobytes() == np.asarray(right).tobytes()
 
 
+@pytest.mark.parametrize(("method", "kind"), [("auto", running.RunningRoot), ("gram", running.RunningProducts)])
 @pytest.mark.parametrize("run", [arrays, chunks])
-def test_twenty_interruptions_leave_the_same_bits(run, tmp_path, monkeypatch, rng):
+def test_twenty_interruptions_leave_the_same_bits(run, method, kind, tmp_path, monkeypatch, rng):
     X, y = smooth_rows(rng, 200)
-    truth, path = run(X, y), tmp_path / "pass.npz"
-    original, calls = running.RunningProducts.add, {"left": 0, "summed": 0}
+    truth, path = run(X, y, method=method), tmp_path / "pass.npz"
+    original, calls = kind.add, {"left": 0, "summed": 0}
 
     def add(*args, **kwargs):
         if calls["left"] == 0:
@@ -48,17 +49,17 @@ def test_twenty_interruptions_leave_the_same_bits(run, tmp_path, monkeypatch, rn
         calls["summed"] += 1
         return original(*args, **kwargs)
 
-    monkeypatch.setattr(running.RunningProducts, "add", add)
+    monkeypatch.setattr(kind, "add", add)
     for _ in range(20):
         calls["left"] = int(rng.integers(0, 3))
         try:
-            run(X, y, path)
+            run(X, y, path, method)
         except KeyboardInterrupt:
             continue
     calls["left"] = 1000
-    same_bits(run(X, y, path), truth)
+    same_bits(run(X, y, path, method), truth)
     assert calls["summed"] == 29  # no chunk twice
-    same_bits(run(X, y, path), truth)  # complete: nothing is left to sum
+    same_bits(run(X, y, path, method), truth)  # complete: nothing is left to sum
     assert calls["summed"] == 29
 
 

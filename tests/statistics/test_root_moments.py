@@ -10,6 +10,7 @@ import numpyro.distributions as dist
 import pytest
 
 import ppl_sgp as sgp
+from ppl_sgp.statistics.root_moments import RootMoments
 from tests.builders import PROBLEMS, IdentityBasis
 from tests.reference import dense_weight_posterior, exact_log_density
 
@@ -131,8 +132,77 @@ def test_digits_are_not_lost_silently(rng):
             left + right
     with pytest.raises(ValueError, match="forget: subtracting loses the digits"):
         stats.forget(Phi[:3], y[:3])
-    with pytest.raises(ValueError, match="`method` must be one of gram, qr; got 'svd'"):
+    with pytest.raises(ValueError, match="`method` must be one of auto, gram, qr; got 'svd'"):
         statistics(Phi, y, "svd")
+
+
+# Where nothing is said ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """Roots are cheap up to four rows a column, and for no larger pass."""
+    monkeypatch.setattr("ppl_sgp.statistics.root_moments.PRODUCTS", 0)
+
+
+def is_root(stats):
+    return isinstance(stats.moments, RootMoments)
+
+
+@pytest.mark.usefixtures("small")
+def test_a_root_is_kept_while_rows_are_few(rng):
+    Phi, y = rng.standard_normal((60, 4)), rng.standard_normal(60)  # a root up to 20 rows
+
+    def auto(rows):
+        return statistics(Phi[rows], y[rows], "auto")
+
+    few, many = auto(slice(10)), auto(slice(10, 60))
+    assert is_root(few) and is_root(auto(slice(20))) and not is_root(many)
+    assert is_root(few + few) and not is_root(few + few + few)
+    assert is_root(few.update(Phi[:3], y[:3])) and not is_root(few.update(Phi[:30], y[:30]))
+    assert not is_root(many.update(Phi[:3], y[:3])) and not is_root(few.forget(Phi[:3], y[:3]))
+    chunks = ((Phi[i : i + 10], y[i : i + 10]) for i in range(0, 60, 10))
+    whole = statistics(Phi, y, "gram")
+    for stats in (few + many, many + few, sgp.sufficient_statistics(IdentityBasis(4), chunks)):
+        assert not is_root(stats)
+        for name, value in vars(whole.moments).items():
+            np.testing.assert_allclose(getattr(stats.moments, name), value, rtol=1e-12, atol=1e-12, err_msg=name)
+    root = statistics(Phi[:10], y[:10])
+    assert root.moments.required and (few + root).moments.required and is_root(root.update(Phi, y))
+    with pytest.raises(ValueError, match="Compute both alike"):
+        root + many
+
+
+@pytest.mark.usefixtures("small")
+def test_dask_keeps_a_root_where_rows_are_few(rng):
+    da = pytest.importorskip("dask.array")
+    Phi, y = rng.standard_normal((60, 4)), rng.standard_normal(60)
+
+    def summed(n, known=True):
+        X, outputs = (da.from_array(array[:n], chunks=8) for array in (Phi, y))
+        if not known:
+            X, outputs = X[outputs > -9], outputs[outputs > -9]
+        return sgp.sufficient_statistics(IdentityBasis(4), X, outputs)
+
+    assert is_root(summed(16)) and not is_root(summed(60)) and not is_root(summed(60, known=False))
+    for stats in (summed(60), summed(60, known=False)):
+        np.testing.assert_allclose(stats.moments.gram, Phi.T @ Phi, rtol=1e-12, atol=1e-12)
+
+
+def test_products_of_outputs_are_kept(rng):
+    Phi, y, w = rng.standard_normal((30, 4)), rng.standard_normal((30, 2)), rng.uniform(0.5, 2, 30)
+    for method in ("gram", "qr"):
+        stats = statistics(Phi, y, method, row_weights=w)
+        both = stats + statistics(Phi[:5], y[:5], method, row_weights=w[:5])
+        expected = (y.T * w) @ y
+        np.testing.assert_allclose(stats.moments.output_products, expected, rtol=1e-12)
+        np.testing.assert_allclose(stats.moments.sum_squares, np.diag(expected), rtol=1e-12)
+        np.testing.assert_allclose(
+            both.moments.output_products, expected + (y[:5].T * w[:5]) @ y[:5], rtol=1e-12
+        )
+        np.testing.assert_allclose(stats.rotate().moments.output_products, expected, rtol=1e-12)
+    left = statistics(Phi, y, "gram", row_weights=w).forget(Phi[:5], y[:5], w[:5])
+    np.testing.assert_allclose(left.moments.output_products, (y[5:].T * w[5:]) @ y[5:], rtol=1e-11)
 
 
 def test_simulated_data_of_the_same_inputs(monomials, key):

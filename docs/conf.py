@@ -35,7 +35,6 @@ nitpicky = True  # a reference that leads nowhere is a warning
 nitpick_ignore = [  # what docstrings mention and users do not import
     ("py:class", "ppl_sgp.statistics.moments.Moments"),
     ("py:func", "ppl_sgp.kernels.hyperprior_scales.lengthscale_prior"),
-    ("py:meth", "_features"),
     ("py:attr", "elbo_trace"),
 ]
 myst_heading_anchors = 3

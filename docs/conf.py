@@ -19,7 +19,7 @@ EXAMPLES = DOCS.parent / "examples"
 TEXTS = {"changelog": DOCS.parent / "CHANGELOG.md", "measurements": DOCS.parent / "benchmarks" / "README.md"}
 #: Classes whose members are not repeated with each class derived from them.
 DOCUMENTED_ELSEWHERE = [
-    *("Basis", "Kernel", "WeightPrior", "BasisGP", "ReweightedBasis"),
+    *("Basis", "Kernel", "Spectral", "WeightPrior", "BasisGP", "ReweightedBasis"),
     *("Distribution", "CustomGibbs", "MCMCKernel", "Trace_ELBO", "ELBO", "BaseException", "tuple"),
 ]
 

@@ -19,7 +19,7 @@ EXAMPLES = DOCS.parent / "examples"
 TEXTS = {"changelog": DOCS.parent / "CHANGELOG.md", "measurements": DOCS.parent / "benchmarks" / "README.md"}
 #: Classes whose members are not repeated with each class derived from them.
 DOCUMENTED_ELSEWHERE = [
-    *("Basis", "Kernel", "WeightPrior", "BasisGP", "ReweightedBasis"),
+    *("Basis", "Kernel", "Spectral", "WeightPrior", "BasisGP", "ReweightedBasis"),
     *("Distribution", "CustomGibbs", "MCMCKernel", "Trace_ELBO", "ELBO", "BaseException", "tuple"),
 ]
 
@@ -35,7 +35,6 @@ nitpicky = True  # a reference that leads nowhere is a warning
 nitpick_ignore = [  # what docstrings mention and users do not import
     ("py:class", "ppl_sgp.statistics.moments.Moments"),
     ("py:func", "ppl_sgp.kernels.hyperprior_scales.lengthscale_prior"),
-    ("py:meth", "_features"),
     ("py:attr", "elbo_trace"),
 ]
 myst_heading_anchors = 3

@@ -39,6 +39,7 @@ from .kernels import (
     Polynomial,
     Product,
     RationalQuadratic,
+    Spectral,
     SquaredExponential,
     Sum,
 )
@@ -108,6 +109,7 @@ __all__ = [
     "RotatedBasis",
     "SelectedColumns",
     "SparseGP",
+    "Spectral",
     "SquaredExponential",
     "StackedBasis",
     "StatisticsGibbs",

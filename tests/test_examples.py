@@ -86,6 +86,7 @@ assert np.isfinite(numpyro.infer.util.log_density(model, (stats,), {}, point)[0]
 PAGES = {
     "README.md": (2, README_CHECK),
     "docs/choosing.md": (4, ""),
+    "docs/extending.md": (3, ""),
     "docs/migration.md": (3, ""),
     "docs/quickstart.md": (10, ""),
     "docs/tall_data.md": (6, ""),

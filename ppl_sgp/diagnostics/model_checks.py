@@ -118,6 +118,16 @@ def _duplicates(statistics: SufficientStatistics) -> Iterator[Finding]:
             "Drop them, or choose centres, grids or columns where the data are.",
         )
     norms = np.where(norms > 0, norms, np.inf)
+    constant = np.flatnonzero(statistics.basis.constant_features)
+    if len(constant) > 1:
+        yield Finding(
+            "several constants",
+            f"{len(constant)} bases bring a constant each, features {constant.tolist()}: the data tell their sum, and "
+            "not these weights.",
+            "Predictions are right. For weights that mean something keep one constant, as in "
+            "`sgp.LinearBasis(d, bias=False)`.",
+        )
+        norms[constant[1:]] = np.inf  # no more to be said of them
     same = np.argwhere(np.triu(np.abs(gram / np.outer(norms, norms)) > SAME_FEATURE, 1))
     if len(same):
         i, j = same[0]

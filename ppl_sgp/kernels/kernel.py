@@ -27,7 +27,7 @@ class Kernel(abc.ABC):
 
     Subclasses are pytree dataclasses (:func:`~ppl_sgp.pytree_dataclass`) whose fields are hyperparameters. They
     implement :meth:`__call__` and :meth:`diag`; those with a spectral density derive from
-    :class:`~ppl_sgp.kernels.Spectral` as well.
+    :class:`~ppl_sgp.Spectral` as well.
 
     >>> from ppl_sgp.kernels import Matern32, SquaredExponential
     >>> k = SquaredExponential(1.0, amplitude=2.0) + Matern32(3.0)
@@ -35,7 +35,7 @@ class Kernel(abc.ABC):
     5.0
     """
 
-    #: Whether the kernel has a spectral density: see :class:`~ppl_sgp.kernels.Spectral`.
+    #: Whether the kernel has a spectral density: see :class:`~ppl_sgp.Spectral`.
     has_spectrum: bool = False
     #: Whether the kernel is the product over inputs of :meth:`along_inputs`, and not only related to it.
     separable: bool = False

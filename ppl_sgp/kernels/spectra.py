@@ -21,8 +21,10 @@ TWO_PI = 2 * math.pi
 class Spectral(abc.ABC):
     """A kernel with a spectral density: ``class Mine(Spectral, Kernel)``.
 
-    Fourier features (:class:`~ppl_sgp.FourierBasis`) need :attr:`spectral_shape` and :meth:`frequencies_from` of each
-    of the :meth:`spectral_components` as well.
+    Fourier features (:class:`~ppl_sgp.FourierBasis`) need two members more of each of the
+    :meth:`spectral_components`: ``spectral_shape``, blocks b of normals and number e of uniforms that make one
+    frequency, and ``frequencies_from(normals, uniforms)``, frequencies (N, d) in float64 NumPy from variates
+    (N, b, d) and (N, e).
     """
 
     has_spectrum = True

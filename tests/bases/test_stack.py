@@ -197,3 +197,19 @@ def test_bad_kernels_are_refused(stacked, kernels, message):
 def test_bad_parts_are_refused(parts, message):
     with pytest.raises(ValueError, match=message):
         sgp.stack(*parts)
+
+
+def test_which_features_are_constants(rng):
+    X = rng.random((30, 2))
+    centred = sgp.CentredBasis(X[:3], sgp.Matern32(0.5))
+    season = sgp.SelectedColumns(sgp.PeriodicBasis(0.3, 2), [1], 2)
+    for basis in (
+        *(sgp.LinearBasis(2), sgp.LinearBasis(2, bias=False), sgp.PolynomialBasis(2, 2), centred, season),
+        sgp.FourierBasis.sample(jax.random.key(0), sgp.Matern32(0.5), 4, 2),
+        sgp.stack(sgp.LinearBasis(2, bias=False), season, centred, sgp.PolynomialBasis(2, 1)),
+    ):
+        constant = basis.constant_features
+        assert constant.dtype == bool
+        np.testing.assert_array_equal(constant, np.ptp(basis.host_features(X), axis=0) == 0)
+    rotated = sgp.sufficient_statistics(sgp.LinearBasis(2), X, X[:, 0]).rotate().basis
+    assert rotated.constant_features.tolist() == [False] * 3

@@ -253,6 +253,17 @@ def test_a_duplicated_column_and_an_empty_one(rng):
     assert "1 of 6" in found[0].symptom and "such as 1 and 4" in found[1].symptom
 
 
+@pytest.mark.parametrize("bias", [False, True])
+def test_constants_of_several_bases_are_no_duplicated_columns(rng, bias):
+    X = rng.random((100, 1)) * 30
+    stacked = sgp.stack(sgp.LinearBasis(1, bias=bias), sgp.PeriodicBasis(7.0, 2), sgp.PeriodicBasis(3.0, 1))
+    stats = sgp.sufficient_statistics(stacked, X, np.sin(X[:, 0]) + 0.3 * rng.standard_normal(100))
+    found = {each.check: each for each in sgp.report(Run(model, draws_of()), stats).findings}
+    assert "duplicated features" not in found
+    constants = [0, 2, 7] if bias else [1, 6]
+    assert f"{len(constants)} bases bring a constant each, features {constants}" in found["several constants"].symptom
+
+
 def test_a_mean_of_y_that_the_gp_lacks(rng):
     X = rng.standard_normal((200, 6))
     assert "mean of y" in checks(Run(model, draws_of()), of_rows(X, 5 + rng.standard_normal(200)))

@@ -72,5 +72,8 @@ class SelectedColumns(Basis):
     def _check_domain(self, X: Any) -> None:
         self.basis._check_domain(X[:, self.columns])
 
+    def _name_of(self, feature: int) -> str:
+        return self.basis._name_of(feature)
+
     def _features(self, X: Any, xp: ModuleType) -> Any:
         return self.basis._features(X[:, self.columns], xp)

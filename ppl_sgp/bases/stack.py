@@ -63,6 +63,13 @@ class StackedBasis(Basis):
         for basis in self.bases:
             basis._check_domain(X)
 
+    def _name_of(self, feature: int) -> str:
+        index = 0
+        while feature >= self.bases[index].num_features:
+            feature -= self.bases[index].num_features
+            index += 1
+        return f"{self.bases[index]._name_of(feature)} (part {index} of the stack)"
+
     def _features(self, X: Any, xp: ModuleType) -> Any:
         return xp.concatenate([basis._features(X, xp) for basis in self.bases], axis=1)
 

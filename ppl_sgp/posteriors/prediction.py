@@ -10,6 +10,7 @@ import jax
 import numpy as np
 from scipy.special import logsumexp
 
+from .._internal import checks
 from .draws import Draws, KnownDraws
 
 
@@ -115,13 +116,8 @@ class Prediction:
 
     def observations(self, name: str, y_new: Any, owner: str) -> np.ndarray:
         """New observations in the shape of :attr:`mean` as (q, n_new), in float64; other shapes are refused."""
-        y_new = np.asarray(y_new, dtype=np.float64)
         shape = self._shaped(np.empty((self._draws.num_outputs, len(self._X_new)))).shape
-        if y_new.shape != shape:
-            raise ValueError(
-                f"{owner}: `{name}` must have shape {shape}; got {y_new.shape}, unlike the prediction. Predict at the "
-                "inputs of these observations."
-            )
+        y_new = checks.observations(name, y_new, shape, owner)
         return y_new[None, :] if self._one_output else y_new.T
 
     def sample(self, key: jax.Array, num_samples: int = 1, noise: bool = True) -> np.ndarray:

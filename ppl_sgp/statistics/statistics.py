@@ -15,6 +15,7 @@ from ..bases.rotated import RotatedBasis
 from ..priors import WeightPrior
 from .accumulate import moments_of_arrays
 from .compressed import Compressed, compress
+from .consistency import require_consistent
 from .downdate import downdated
 from .moments import Moments
 from .root_moments import RootMoments
@@ -286,7 +287,9 @@ class SufficientStatistics:
     def save(self, path: Any) -> None:
         """Write to one file, atomically, without pickle. The basis is saved with the sums.
 
-        :param path: the file; an existing one is replaced only once the new one is complete.
+        :param path: the file; an existing one is replaced only once the new one is complete, and keeps its permissions.
+            Its folder must exist.
+        :raises ValueError: if the basis holds a function, or if ``path`` is no plain file.
         """
         write(path, {"basis": self.basis, "moments": self.moments})
 
@@ -300,6 +303,7 @@ class SufficientStatistics:
         parts = read(path)
         if not (isinstance(parts.get("basis"), Basis) and isinstance(parts.get("moments"), Moments)):
             raise ValueError(f"{path} holds {sorted(parts)}, not sufficient statistics as their `save` writes them.")
+        require_consistent(parts["basis"], parts["moments"], path)
         return cls(parts["basis"], parts["moments"])
 
 

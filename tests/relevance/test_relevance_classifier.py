@@ -182,7 +182,7 @@ def test_refusals():
         sgp.fit_relevance_classifier(basis, X, np.zeros(30))
     with pytest.raises(ValueError, match=r"`labels` must have shape \(30,\)"):
         sgp.fit_relevance_classifier(basis, X, labels[:, None])
-    with pytest.raises(ValueError, match="not finite"):
+    with pytest.raises(ValueError, match="not finite|none missing"):
         sgp.fit_relevance_classifier(basis, X, np.where(labels == 0, np.nan, labels))
     fit = sgp.fit_relevance_classifier(basis, X, labels)
     with pytest.raises(ValueError, match="were not among the classes"):

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import numbers
 import warnings
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+
+#: Rows looked at together: what is looked at takes no memory of the size of the data.
+BLOCK = 2**16
 
 
 def is_concrete(*values: Any) -> bool:
@@ -49,19 +54,140 @@ def probabilities(name: str, value: Any, owner: str) -> np.ndarray:
     return array
 
 
-def inputs_matrix(X: Any, input_dim: int | None, owner: str) -> None:
-    """Refuse inputs that are not of shape (n, d), with the remedy for one-dimensional arrays."""
+def real_numbers(name: str, values: Any, owner: str) -> Any:
+    """``values`` as an array of real numbers, NumPy's or (traced or not) JAX's, in the dtype that it has.
+
+    :raises ValueError: for masked entries, text, dates, complex numbers, objects and ragged lists.
+    """
+    values = unmasked(name, values, owner)
+    try:
+        array = values if hasattr(values, "dtype") and not hasattr(values, "iloc") else _as_array(values)
+        array = array if isinstance(array, jax.Array) else np.asarray(array)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{owner}: `{name}` is not a rectangular array of numbers ({error}).") from error
+    if array.dtype == object and array.ndim == 0:
+        raise ValueError(
+            f"{owner}: `{name}` must be an array of real numbers; got {type(values).__name__}."
+            + (" Of chunks pass the array of one, such as `next(iter(chunks))[0]`." if _is_iterable(values) else "")
+        )
+    if array.dtype.kind not in "biuf" and not jnp.issubdtype(array.dtype, jnp.floating):
+        raise ValueError(
+            f"{owner}: `{name}` must be real numbers; got dtype {array.dtype}. "
+            "Encode categories and convert missing values first."
+        )
+    return array
+
+
+def unmasked(name: str, values: Any, owner: str) -> Any:
+    """``values`` themselves, unless entries are masked: those hold numbers that nobody meant."""
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        raise ValueError(f"{owner}: `{name}` has masked entries; drop or impute those rows first.")
+    return values
+
+
+def _as_array(values: Any) -> Any:
+    return np.asarray(values) if is_concrete(values) else jnp.asarray(values)
+
+
+def _is_iterable(values: Any) -> bool:
+    return isinstance(values, Iterable) and not isinstance(values, (str, bytes))
+
+
+def inputs_matrix(X: Any, input_dim: int | None, owner: str, name: str = "X") -> Any:
+    """``X`` as :func:`real_numbers` of shape (n, d); others are refused, with the remedy for one-dimensional arrays."""
+    X = real_numbers(name, X, owner)
     shape = np.shape(X)
     wanted = "(n, d)" if input_dim is None else f"(n, {input_dim})"
     if len(shape) == 1:
-        raise ValueError(f"{owner}: `X` must have shape {wanted}; got {shape}. For one input use `X[:, None]`.")
+        raise ValueError(
+            f"{owner}: `{name}` must have shape {wanted}; got {shape}. For one input use `{name}[:, None]`."
+        )
     if len(shape) != 2:
-        raise ValueError(f"{owner}: `X` must have shape {wanted}; got {shape}.")
+        raise ValueError(f"{owner}: `{name}` must have shape {wanted}; got {shape}.")
     if input_dim is not None and shape[1] != input_dim:
         raise ValueError(
-            f"{owner}: `X` must have shape {wanted}; got {shape}. The basis was made for {input_dim} inputs: "
+            f"{owner}: `{name}` must have shape {wanted}; got {shape}. The basis was made for {input_dim} inputs: "
             "pass the same columns, or make a basis with the right `input_dim`."
         )
+    return X
+
+
+def finite_inputs(X: Any, input_dim: int | None, owner: str, name: str = "X") -> np.ndarray:
+    """:func:`inputs_matrix` of at least one row, all finite, in float64."""
+    X = np.asarray(inputs_matrix(X, input_dim, owner, name))
+    if len(X) == 0:
+        raise ValueError(f"{owner}: `{name}` has no rows.")
+    require_finite(name, X, owner)
+    return X.astype(np.float64, copy=False)
+
+
+def require_finite(name: str, array: np.ndarray, owner: str, remedy: str = "") -> None:
+    """Refuse rows with entries that are not finite, with their number and the first. O(block) memory.
+
+    :param remedy: another way out, a sentence after a space.
+    """
+    count, first = _count_bad(array, lambda block: ~np.isfinite(block).reshape(len(block), -1).all(axis=1))
+    if count:
+        raise ValueError(
+            f"{owner}: `{name}` has {count} of {len(array)} rows with entries that are not finite "
+            f"(first: row {first}); drop or impute those rows first. Nothing is dropped silently.{remedy}"
+        )
+
+
+def row_precisions(row_weights: Any, num_rows: int, owner: str) -> np.ndarray:
+    """Row weights (n,), positive and finite, in the dtype that they have."""
+    weights = np.asarray(real_numbers("row_weights", row_weights, owner))
+    if weights.shape != (num_rows,):
+        raise ValueError(f"{owner}: `row_weights` must have shape ({num_rows},); got {weights.shape}.")
+    count, first = _count_bad(weights, lambda block: ~((block > 0) & np.isfinite(block)))
+    if count:
+        raise ValueError(
+            f"{owner}: `row_weights` are relative noise precisions and must be positive and finite; "
+            f"row {first} is not. Leave rows without information out."
+        )
+    return weights
+
+
+def observations(name: str, values: Any, shape: tuple[int, ...], owner: str) -> np.ndarray:
+    """Finite real numbers of a known shape, that of a prediction, in float64."""
+    array = np.asarray(real_numbers(name, values, owner))
+    if array.shape != shape:
+        raise ValueError(
+            f"{owner}: `{name}` must have shape {shape}, that of the prediction; got {array.shape}. Predict at the "
+            "inputs of these observations."
+        )
+    require_finite(name, array, owner)
+    return array.astype(np.float64, copy=False)
+
+
+def class_labels(labels: Any, num_rows: int, owner: str) -> np.ndarray:
+    """Labels (n,) of any one type that has an order: numbers, Booleans, text. Missing ones are refused."""
+    labels = np.asarray(unmasked("labels", labels, owner))
+    if labels.shape != (num_rows,):
+        raise ValueError(f"{owner}: `labels` must have shape ({num_rows},), one for each row; got {labels.shape}.")
+    if labels.dtype == object:
+        kind = str if labels.size and isinstance(labels[0], str) else numbers.Real
+        missing = np.array([not isinstance(label, kind) or label != label for label in labels], dtype=bool)
+    else:
+        missing = labels != labels  # NaN, and the date that is none
+    if missing.any():
+        row = int(np.argmax(missing))
+        raise ValueError(
+            f"{owner}: `labels` must all be numbers, or all text, and none missing; row {row} is {labels[row]!r}. Drop "
+            "rows without a label."
+        )
+    return labels
+
+
+def _count_bad(rows: np.ndarray, is_bad: Callable[[np.ndarray], np.ndarray]) -> tuple[int, int]:
+    """How many rows are bad, and which is the first."""
+    count, first = 0, 0
+    for start in range(0, len(rows), BLOCK):
+        bad = np.flatnonzero(is_bad(rows[start : start + BLOCK]))
+        if len(bad) and not count:
+            first = start + int(bad[0])
+        count += len(bad)
+    return count, first
 
 
 def common_dtype(*values: Any) -> jnp.dtype:

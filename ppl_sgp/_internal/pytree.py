@@ -15,9 +15,21 @@ import jax
 import numpy as np
 
 T = TypeVar("T")
+PACKAGE = __name__.split(".")[0]
 
-#: Classes by name, for reading saved files without pickle.
+#: Classes by :func:`file_name`, for reading saved files without pickle.
 REGISTRY: dict[str, type] = {}
+
+
+def file_name(cls: type) -> str:
+    """The name of a class in files.
+
+    Of ours ``ppl_sgp.`` and its own name, whatever its module, so that a file outlives a move; of others the module and
+    the qualified name, so that no two classes of different origin have the same.
+    """
+    if cls.__module__.split(".")[0] == PACKAGE:
+        return f"{PACKAGE}.{cls.__name__}"
+    return f"{cls.__module__}.{cls.__qualname__}"
 
 
 def static(**kwargs: Any) -> Any:
@@ -63,6 +75,9 @@ def pytree_dataclass(cls: type[T]) -> type[T]:
         ...     degree: int = sgp.static(default=1)
         >>> jax.tree.map(lambda leaf: 2 * leaf, Line(3.0))
         Line(slope=6.0, degree=1)
+
+    :raises TypeError: for a second class of another module with the same :func:`file_name`. A class that is defined
+        again, as by running a cell of a notebook twice, takes the place of the first.
     """
     cls = dataclasses.dataclass(frozen=True, eq=False)(cls)
     fields = dataclasses.fields(cls)  # type: ignore[arg-type]
@@ -80,5 +95,14 @@ def pytree_dataclass(cls: type[T]) -> type[T]:
         return rebuild(cls, dict(zip(children + statics, (*leaves, *aux), strict=True)))
 
     jax.tree_util.register_pytree_with_keys(cls, flatten_with_keys, unflatten, flatten)
-    REGISTRY[cls.__name__] = cls
+    name = file_name(cls)
+    if name in REGISTRY and _origin(REGISTRY[name]) != _origin(cls):
+        raise TypeError(
+            f"{_origin(REGISTRY[name])} is called {name} in files already; {_origin(cls)} needs another name."
+        )
+    REGISTRY[name] = cls
     return cls
+
+
+def _origin(cls: type) -> str:
+    return f"{cls.__module__}.{cls.__qualname__}"

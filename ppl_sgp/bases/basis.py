@@ -144,31 +144,37 @@ class Basis(abc.ABC):
 
         :param X: inputs, shape (n, d).
         :return: features, shape (n, m). Row i depends on row i of ``X`` alone.
-        :raises ValueError: if ``X`` has the wrong shape.
+        :raises ValueError: if ``X`` has the wrong shape or is not of real numbers, or (where they can be read) if
+            features are not finite.
         """
-        checks.inputs_matrix(X, self.input_dim, type(self).__name__)
-        X = jnp.asarray(X)
+        X = jnp.asarray(checks.inputs_matrix(X, self.input_dim, type(self).__name__))
         self.check_domain(X)
         with full_precision():
-            return self.features(X.astype(checks.common_dtype(X)), jnp)
+            Phi = self.features(X.astype(checks.common_dtype(X)), jnp)
+        if checks.is_concrete(Phi):
+            self.require_finite(np.asarray(Phi), np.asarray(X))
+        return Phi
 
     def fill_features(self, X: np.ndarray, out: np.ndarray, single: bool = False) -> None:
-        """Write :meth:`host_features` of valid inputs into memory that is there, float64, shape (n, m).
+        """Write features of valid inputs into memory that is there, float64, shape (n, m), finite or not.
 
         :param single: evaluate them in float32, where that is faster.
         """
-        out[...] = self.host_features(X)
+        self.check_domain(X)
+        out[...] = self.features(X, np)
 
     def host_features(self, X: Any) -> np.ndarray:
         """Features in float64 NumPy, whatever JAX's precision: what the pass over the data uses.
 
         :param X: inputs, shape (n, d).
         :return: features, shape (n, m).
-        :raises ValueError: if ``X`` has the wrong shape.
+        :raises ValueError: if ``X`` has the wrong shape or is not of real numbers, or if features are not finite.
         """
         X = self._host_inputs(X)
         self.check_domain(X)
-        return self.features(X, np)
+        Phi = self.features(X, np)
+        self.require_finite(Phi, X)
+        return Phi
 
     def host_features_of(self, X: Any, kept: np.ndarray) -> np.ndarray:
         """:meth:`host_features` with some features at zero, before any rotation of them.
@@ -180,8 +186,29 @@ class Basis(abc.ABC):
         return self.host_features(X) * kept
 
     def _host_inputs(self, X: Any) -> np.ndarray:
-        checks.inputs_matrix(X, self.input_dim, type(self).__name__)
-        return np.asarray(X, dtype=np.float64)
+        return np.asarray(checks.inputs_matrix(X, self.input_dim, type(self).__name__)).astype(np.float64, copy=False)
+
+    def require_finite(self, Phi: np.ndarray, X: np.ndarray, first_row: int = 0, owner: str | None = None) -> None:
+        """Refuse features (n, m) that are not finite, with the row and the basis.
+
+        :param X: their inputs, shape (n, d).
+        :param first_row: the number of the first of these rows among all.
+        :param owner: who asks, for messages; default the class of the basis.
+        """
+        for start in range(0, len(Phi), checks.BLOCK):
+            bad = ~np.isfinite(Phi[start : start + checks.BLOCK])
+            if bad.any():
+                row, feature = np.argwhere(bad)[0]
+                row += start
+                raise ValueError(
+                    f"{owner or type(self).__name__}: {self.name_of(int(feature))} is {Phi[row, feature]} at row "
+                    f"{first_row + row} of `X`, {np.asarray(X[row]).tolist()}. Leave such rows out, or make features "
+                    "that are finite there."
+                )
+
+    def name_of(self, feature: int) -> str:
+        """A feature in messages: its number, and the basis that makes it."""
+        return f"feature {feature} of {type(self).__name__}"
 
 
 def common_variance(prior: WeightPrior) -> jax.Array:

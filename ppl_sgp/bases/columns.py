@@ -98,3 +98,6 @@ class SelectedColumns(Basis):
 
     def features(self, X: Any, xp: ModuleType) -> Any:
         return self.basis.features(X[:, self.columns], xp)
+
+    def name_of(self, feature: int) -> str:
+        return self.basis.name_of(feature)

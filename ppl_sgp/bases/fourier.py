@@ -164,12 +164,7 @@ class FourierBasis(Basis):
             >>> basis.num_features, float(basis.centre[0])
             (60, 2005.0)
         """
-        checks.inputs_matrix(X, None, "FourierBasis.from_data")
-        X = np.asarray(X, dtype=np.float64)
-        if len(X) == 0:
-            raise ValueError("FourierBasis.from_data: `X` has no rows, so it says nothing about scales.")
-        if not np.isfinite(X).all():
-            raise ValueError("FourierBasis.from_data: `X` has non-finite entries; drop or impute those rows first.")
+        X = checks.finite_inputs(X, None, "FourierBasis.from_data")
         input_dim = X.shape[1]
         rng = np.random.default_rng([int(word) for word in np.asarray(_key_data(key)).ravel()] + [1])
         strata = np.stack([rng.permutation(num_kernels) for _ in range(input_dim)], axis=1)
@@ -262,7 +257,7 @@ def _key_data(key: Any) -> Any:
 
 
 def _checked_centre(centre: Any, input_dim: int) -> np.ndarray:
-    centre = np.asarray(centre, dtype=np.float64)
+    centre = np.asarray(checks.real_numbers("centre", centre, "FourierBasis"), dtype=np.float64)
     if centre.shape != (input_dim,):
         raise ValueError(f"`centre` must have shape ({input_dim},); got {centre.shape}. Give one number an input.")
     if not np.isfinite(centre).all():

@@ -214,15 +214,14 @@ def _warn_coarse(owner: str, grid: tuple[Any, ...], X: np.ndarray) -> None:
 
 def _range(X_or_bounds: Any, owner: str) -> tuple[np.ndarray, np.ndarray]:
     """Corners of the grid; those of bounds are the range of two rows."""
-    rows = np.asarray(X_or_bounds, dtype=np.float64)
+    rows = np.asarray(checks.real_numbers("X_or_bounds", X_or_bounds, owner))
     if rows.ndim != 2 or rows.size == 0:
         raise ValueError(
             f"{owner}: `X_or_bounds` must be inputs of shape (n, d), or two corners of shape (d,); got shape "
             f"{rows.shape}. For one input use `X[:, None]` or `([lower], [upper])`."
         )
-    if not np.isfinite(rows).all():
-        raise ValueError(f"{owner}: `X_or_bounds` has non-finite entries; drop or impute those rows first.")
-    return rows.min(axis=0), rows.max(axis=0)
+    checks.require_finite("X_or_bounds", rows, owner)
+    return rows.min(axis=0).astype(np.float64), rows.max(axis=0).astype(np.float64)
 
 
 def _checked_sizes(points_per_dim: Any, d: int, owner: str) -> np.ndarray:

@@ -19,12 +19,7 @@ def bounding_box(X: Any, owner: str) -> tuple[np.ndarray, np.ndarray]:
     :param owner: who asks, for messages.
     :raises ValueError: if ``X`` is not a finite (n, d) array with rows, or a column is constant.
     """
-    checks.inputs_matrix(X, None, owner)
-    X = np.asarray(X, dtype=np.float64)
-    if len(X) == 0:
-        raise ValueError(f"{owner}: `X` has no rows, so it has no range. Pass the training inputs.")
-    if not np.isfinite(X).all():
-        raise ValueError(f"{owner}: `X` has non-finite entries; drop or impute those rows first.")
+    X = checks.finite_inputs(X, None, owner)
     low, high = X.min(axis=0), X.max(axis=0)
     constant = np.flatnonzero(low == high)
     if len(constant):
@@ -37,7 +32,7 @@ def bounding_box(X: Any, owner: str) -> tuple[np.ndarray, np.ndarray]:
 
 def point_set(name: str, value: Any, owner: str) -> np.ndarray:
     """``value`` as a finite float64 array of points, shape (k, d)."""
-    points = np.array(value, dtype=np.float64)
+    points = np.array(checks.real_numbers(name, value, owner), dtype=np.float64)
     if points.ndim != 2 or points.size == 0:
         raise ValueError(
             f"{owner}: `{name}` must have shape (k, d), one point a row; got {points.shape}. For one input use "
@@ -50,7 +45,7 @@ def point_set(name: str, value: Any, owner: str) -> np.ndarray:
 
 def one_per_input(name: str, value: Any, input_dim: int | None, owner: str) -> np.ndarray:
     """``value`` as a finite float64 array of shape (d,)."""
-    array = np.asarray(value, dtype=np.float64)
+    array = np.asarray(checks.real_numbers(name, value, owner), dtype=np.float64)
     wanted = "(d,)" if input_dim is None else f"({input_dim},)"
     if array.ndim != 1 or array.size == 0 or (input_dim is not None and array.size != input_dim):
         raise ValueError(f"{owner}: `{name}` must have shape {wanted}, one number an input; got shape {array.shape}.")

@@ -135,7 +135,8 @@ def _checked_grid(grid: Any, method: str) -> tuple[np.ndarray, ...]:
     if not isinstance(grid, Sequence | np.ndarray | jax.Array) or len(grid) == 0:
         raise ValueError(f"{owner}: `grid` must be a sequence of arrays, one for each input; got {grid!r}.")
     one_input = all(np.ndim(points) == 0 for points in grid)
-    arrays = tuple(np.array(points, dtype=np.float64) for points in ([grid] if one_input else grid))
+    axes = [grid] if one_input else grid
+    arrays = tuple(np.array(checks.real_numbers("grid", points, owner), dtype=np.float64) for points in axes)
     smallest = 3 if method == "cubic" else 2
     for i, points in enumerate(arrays):
         increasing = points.ndim == 1 and np.isfinite(points).all() and (np.diff(points) > 0).all()

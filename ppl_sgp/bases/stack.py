@@ -102,6 +102,13 @@ class StackedBasis(Basis):
     def features(self, X: Any, xp: ModuleType) -> Any:
         return xp.concatenate([basis.features(X, xp) for basis in self.bases], axis=1)
 
+    def name_of(self, feature: int) -> str:
+        index = 0
+        while feature >= self.bases[index].num_features:
+            feature -= self.bases[index].num_features
+            index += 1
+        return f"{self.bases[index].name_of(feature)} (part {index} of the stack)"
+
 
 @overload
 def stack(*parts: Basis) -> StackedBasis: ...

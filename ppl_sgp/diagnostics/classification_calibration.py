@@ -125,12 +125,7 @@ def _checked_probabilities(probabilities: Any, owner: str) -> np.ndarray:
 
 
 def _checked_labels(labels: Any, num_rows: int, num_classes: int) -> np.ndarray:
-    labels = np.asarray(labels)
-    if labels.shape != (num_rows,):
-        raise ValueError(
-            f"calibrate_classification: `labels` must have shape ({num_rows},), one for each row of `probabilities`; "
-            f"got {labels.shape}."
-        )
+    labels = checks.class_labels(labels, num_rows, "calibrate_classification")
     if labels.dtype.kind not in "iu":
         raise ValueError(
             f"calibrate_classification: `labels` must be integers, columns of `probabilities`; got {labels.dtype}. Of "

@@ -55,12 +55,11 @@ def kernel_draws(
         {'draw': 2, 'lag': 5, 'frequency': 10}
     """
     basis, d = statistics.basis, statistics.basis.input_dim
-    lags = np.asarray(lags, dtype=np.float64)
-    displacement = lags[:, None] if lags.ndim == 1 and d == 1 else lags
-    checks.inputs_matrix(displacement, d, "kernel_draws (of `lags`)")
+    lags = np.asarray(checks.real_numbers("lags", lags, "kernel_draws"), dtype=np.float64)
+    displacement = checks.finite_inputs(lags[:, None] if lags.ndim == 1 and d == 1 else lags, d, "kernel_draws", "lags")
     if origin is None:
         origin = (statistics.moments.x_min + statistics.moments.x_max) / 2
-    origin = np.asarray(origin, dtype=np.float64)
+    origin = np.asarray(checks.real_numbers("origin", origin, "kernel_draws"), dtype=np.float64)
     if origin.shape != (d,):
         raise ValueError(f"kernel_draws: `origin` must have shape ({d},); got {origin.shape}.")
     start, ends = basis.host_features(origin[None]), basis.host_features(origin + displacement)

@@ -59,8 +59,7 @@ def kernel_error(
         >>> print(sgp.kernel_error(sgp.models.basis_gp(), draws, stats, X).variance_ratio.values.round(1))
         [1.  0.3]
     """
-    points = np.asarray(X, dtype=np.float64)
-    checks.inputs_matrix(points, statistics.basis.input_dim, "kernel_error")
+    points = checks.finite_inputs(X, statistics.basis.input_dim, "kernel_error")
     if kernel is None:
         if not isinstance(model, BasisGP):
             raise ValueError(

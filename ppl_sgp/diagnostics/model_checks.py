@@ -169,7 +169,6 @@ def prior_findings(
 
 def domain_findings(statistics: SufficientStatistics, X_new: Any) -> Iterator[Finding]:
     """Whether predictions are asked for outside the range of the training inputs."""
-    X_new = np.asarray(X_new, dtype=np.float64)
     lower, upper = statistics.moments.x_min, statistics.moments.x_max
     margin = MARGIN * (upper - lower)
     outside = (X_new < lower - margin) | (X_new > upper + margin)

@@ -95,7 +95,7 @@ def report(
     missing = [name for name in ("diverging", "energy", "num_steps") if name not in extra]
     not_checked = [f"{missing}; run with `extra_fields=sgp.EXTRA_FIELDS`."] if missing else []
     if X_new is not None:
-        checks.inputs_matrix(X_new, statistics.basis.input_dim, "report")
+        X_new = checks.finite_inputs(X_new, statistics.basis.input_dim, "report", "X_new")
         findings += domain_findings(statistics, X_new)
     if X is None:
         not_checked.append("leave-one-out; pass the training rows as `X` and `y`.")

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from .._internal import checks
 from .._internal.logits import log_averages
 from ..posteriors.predict import prediction_inputs
 from .posterior import FunctionPrediction, LinearPosterior
@@ -68,9 +69,7 @@ class DiscreteClassPrediction(FunctionPrediction):
 
 def binary_labels(labels: Any, num_rows: int, owner: str) -> np.ndarray:
     """Labels as integers 0 and 1, checked."""
-    labels = np.asarray(labels)
-    if labels.shape != (num_rows,):
-        raise ValueError(f"{owner}: `labels` must have shape ({num_rows},), one for each row; got {labels.shape}.")
+    labels = checks.class_labels(labels, num_rows, owner)
     numeric = labels.dtype.kind in "biuf"
     if not numeric or not np.isin(labels, (0, 1)).all():
         shown = np.unique(labels[~np.isin(labels, (0, 1))])[:5].tolist() if numeric else f"dtype {labels.dtype}"

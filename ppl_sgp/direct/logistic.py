@@ -189,11 +189,7 @@ def _checked(
     if bound not in BOUNDS:
         raise ValueError(f"{owner}: `bound` must be one of {sorted(BOUNDS)}; got {bound!r}.")
     checks.whole_number("max_iterations", max_iterations, 1, owner)
-    checks.inputs_matrix(X, basis.input_dim, owner)
-    X = np.asarray(X, dtype=np.float64)
-    if len(X) == 0 or not np.isfinite(X).all():
-        what = "has no rows" if len(X) == 0 else "has entries that are not finite; drop or impute those rows first"
-        raise ValueError(f"{owner}: `X` {what}.")
+    X = checks.finite_inputs(X, basis.input_dim, owner)
     signs = 2.0 * binary_labels(labels, len(X), owner) - 1.0
     levels = LevelPrior.of(prior, basis.num_features)
     if len(levels.log_weights) > 1:

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 from scipy.special import logsumexp
 
+from .._internal import checks
 from ..posteriors.mixture import gaussian_log_density
 from ..posteriors.predict import prediction_inputs
 from .posterior import DiscretePosterior, FunctionPrediction, LinearPosterior
@@ -95,9 +96,7 @@ class DiscretePrediction(FunctionPrediction):
         :param y_new: observations, shape (n_new,).
         :raises ValueError: if the shape differs.
         """
-        y_new = np.asarray(y_new, dtype=np.float64)
-        if y_new.shape != (len(self._X_new),):
-            raise ValueError(f"log_density: `y_new` must have shape ({len(self._X_new)},); got {y_new.shape}.")
+        y_new = checks.observations("y_new", y_new, (len(self._X_new),), "log_density")
         means, variances = self._components
         noise = self._fit.noise_scales[:, None, None] ** 2 / self._row_weights
         weights = self._fit.noise_probabilities[:, None, None] * self._fit.mixture[0][:, None]

@@ -26,7 +26,6 @@ from .._internal.batching import vectorize
 from ..priors import DiagonalPrior
 from ..statistics.statistics import SufficientStatistics, uses_dual_form
 
-
 #: Up to this ``tr GᵀG``, a bound of the condition number, products lose less than 1e-8 nats a weight in float64.
 SAFE_SIZE = 1e8
 

@@ -69,7 +69,7 @@ class RelevanceVectorClassifier:
             )
         if labels is None or not checks.is_concrete(labels):
             return
-        codes = np.asarray(labels)
+        codes = np.asarray(checks.unmasked("labels", labels, "relevance_vector_classifier"))
         good = codes.shape == shape[:1] and codes.dtype.kind in "biu"
         if not (good and (codes >= 0).all() and (codes < self.num_classes).all()):
             raise ValueError(

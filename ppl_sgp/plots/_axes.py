@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtri
 
+from .._internal.extras import optional_import
+
 #: Probability of the central intervals drawn of posteriors, and its quantiles with the median in between.
 INTERVAL, QUANTILES = 0.9, (0.05, 0.5, 0.95)
 #: Half of that interval of a standard normal.
@@ -21,11 +23,7 @@ def pyplot() -> ModuleType:
 
     :raises ImportError: without matplotlib, which is an optional dependency.
     """
-    try:
-        import matplotlib.pyplot as plt
-    except ImportError as error:
-        raise ImportError('Plots need matplotlib, which is not installed: pip install "ppl_sgp[plots]"') from error
-    return plt
+    return optional_import("matplotlib.pyplot", "plots", "ppl_sgp.plots")
 
 
 def axes(ax: Any, figsize: tuple[float, float] = (6.4, 4.0)) -> Any:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtr
 
-from ..statistics.rows import validated
+from ..statistics.same_rows import require_same_rows
 from ..statistics.statistics import SufficientStatistics
 from .arviz_compat import smoothed_log_weights
 from .mixture import gaussian_log_density, row_blocks
@@ -50,8 +50,7 @@ def left_out(
     :raises ValueError: if the rows are not those of the statistics, if the result would exceed ``max_memory``, or if a
         leverage is too close to one for the precision in use.
     """
-    X, y, row_weights = validated(statistics.basis, X, y, row_weights)
-    _require_same_rows(statistics, y, row_weights)
+    X, y, row_weights = require_same_rows(statistics, X, y, row_weights, owner="leave_one_out")
     omega = np.ones(len(X)) if row_weights is None else row_weights
     if rows is not None:
         X, y, omega = X[rows], y[rows], omega[rows]
@@ -80,21 +79,6 @@ def left_out(
                 result[part, :, block] = function(residual, variance)
             done = part.stop
     return results
-
-
-def _require_same_rows(statistics: SufficientStatistics, y: np.ndarray, row_weights: np.ndarray | None) -> None:
-    weights = np.ones(len(y)) if row_weights is None else row_weights
-    sum_squares, expected = weights @ y**2, statistics.moments.sum_squares
-    if len(y) != statistics.num_rows or np.shape(sum_squares) != np.shape(expected):
-        raise ValueError(
-            f"leave_one_out: the statistics are of {statistics.num_rows} rows with {statistics.num_outputs} output(s); "
-            f"got y of shape {y.shape}. Pass exactly the rows that were compressed."
-        )
-    if not np.allclose(sum_squares, expected, rtol=1e-8):
-        raise ValueError(
-            "leave_one_out: `y` (or `row_weights`) is not what was compressed: its sum of squares differs "
-            f"({sum_squares} against {expected}). Pass the same rows in the same units."
-        )
 
 
 def _require_resolved(kept: np.ndarray, precision: Any) -> None:

@@ -11,6 +11,8 @@ import jax
 import numpy as np
 from scipy.special import logsumexp
 
+from .._internal import checks
+
 
 class MixturePrediction(abc.ABC):
     """A posterior predictive whose rows are mixtures of Gaussians. With q outputs, arrays end in an axis q.
@@ -104,18 +106,8 @@ class MixturePrediction(abc.ABC):
 
     def observations(self, name: str, y_new: Any, owner: str) -> np.ndarray:
         """New observations in the shape of :attr:`mean` as (q, n_new), in float64; other values are refused."""
-        y_new = np.asarray(y_new, dtype=np.float64)
         shape = (self.num_rows,) if self.one_output else (self.num_rows, self.num_outputs)
-        if y_new.shape != shape:
-            raise ValueError(
-                f"{owner}: `{name}` must have shape {shape}; got {y_new.shape}, unlike the prediction. Predict at the "
-                "inputs of these observations."
-            )
-        if not np.isfinite(y_new).all():
-            row = np.argwhere(~np.isfinite(y_new))[0][0]
-            raise ValueError(
-                f"{owner}: `{name}` is not finite, first in row {row}. Predict without the rows that are missing."
-            )
+        y_new = checks.observations(name, y_new, shape, owner)
         return y_new[None, :] if self.one_output else y_new.T
 
     def shaped(self, values: np.ndarray) -> np.ndarray:

@@ -44,11 +44,8 @@ def prediction_inputs(X_new: Any, row_weights: Any, input_dim: int) -> tuple[np.
             "predict runs on the host and cannot be traced. For derivatives or inside `jit` use "
             "`posterior = sgp.weight_posterior(stats, prior, noise_scale)` and `stats.basis(X_new) @ posterior.mean`."
         )
-    checks.inputs_matrix(X_new, input_dim, "predict")
-    X_new = np.asarray(X_new, dtype=np.float64)
-    if not np.isfinite(X_new).all():
-        raise ValueError("predict: `X_new` has entries that are not finite; drop or impute those rows first.")
-    omega = np.ones(len(X_new)) if row_weights is None else np.asarray(row_weights, dtype=np.float64)
-    if omega.shape != (len(X_new),) or not (omega > 0).all():
-        raise ValueError(f"predict: `row_weights` must be positive, of shape ({len(X_new)},); got shape {omega.shape}.")
-    return X_new, omega
+    X_new = np.asarray(checks.inputs_matrix(X_new, input_dim, "predict", "X_new")).astype(np.float64, copy=False)
+    checks.require_finite("X_new", X_new, "predict")
+    if row_weights is None:
+        return X_new, np.ones(len(X_new))
+    return X_new, checks.row_precisions(row_weights, len(X_new), "predict").astype(np.float64, copy=False)

@@ -97,9 +97,7 @@ class ClassPrediction:
         :param labels: shape (n_new,).
         :raises ValueError: for labels of another shape, or of classes that were not seen.
         """
-        labels = np.asarray(labels)
-        if labels.shape != (len(self._Phi),):
-            raise ValueError(f"log_density: `labels` must have shape ({len(self._Phi)},); got {labels.shape}.")
+        labels = checks.class_labels(labels, len(self._Phi), "log_density")
         unknown = np.setdiff1d(labels, self._fit.classes)
         if len(unknown):
             raise ValueError(f"log_density: labels {unknown[:5]} were not among the classes {self._fit.classes}.")
@@ -146,7 +144,7 @@ def fit_relevance_classifier(
         [[1.0, 0.0]]
     """
     X, classes, codes = _checked(basis, X, labels)
-    checks.positive("max_iterations", max_iterations, "fit_relevance_classifier")
+    checks.whole_number("max_iterations", max_iterations, 1, "fit_relevance_classifier")
     Phi = basis.host_features(X)
     size = np.sqrt(np.mean(Phi**2, axis=0))
     active = np.flatnonzero(size > 0)
@@ -206,15 +204,8 @@ def _natural(basis, classes, active, precision, mode: Mode, size, trace, converg
 
 
 def _checked(basis: Basis, X: Any, labels: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    checks.inputs_matrix(X, basis.input_dim, "fit_relevance_classifier")
-    X, labels = np.asarray(X, dtype=np.float64), np.asarray(labels)
-    if labels.shape != (len(X),):
-        raise ValueError(
-            f"fit_relevance_classifier: `labels` must have shape ({len(X)},), one for each row of `X`; "
-            f"got {labels.shape}."
-        )
-    if not np.isfinite(X).all() or (labels.dtype.kind == "f" and not np.isfinite(labels).all()):
-        raise ValueError("fit_relevance_classifier: `X` or `labels` has entries that are not finite; drop those rows.")
+    X = checks.finite_inputs(X, basis.input_dim, "fit_relevance_classifier")
+    labels = checks.class_labels(labels, len(X), "fit_relevance_classifier")
     classes, codes = np.unique(labels, return_inverse=True)
     if len(classes) < 2:
         raise ValueError(f"fit_relevance_classifier needs at least two classes; got {classes.tolist()}.")

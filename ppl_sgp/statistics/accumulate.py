@@ -48,7 +48,8 @@ def moments_of_arrays(
     rows are few enough. Blocks join the sums in their order, so that the number of ``workers`` (default: the cores)
     changes no bit but by the threads BLAS has in each.
 
-    :raises ValueError: for rows that cannot be used.
+    :raises ValueError: for rows that cannot be used. Whatever error ends the sums midway has what was summed before it
+        as ``moments``.
     """
     X, y, row_weights = checked(basis, X, y, row_weights)
     block_size = max(1, BLOCK_BYTES // (8 * basis.num_features))
@@ -58,14 +59,19 @@ def moments_of_arrays(
     chosen = kind or (kind_for(len(X), m + int(np.prod(outputs))) if total is None else type(total))
     sums = RUNNING[chosen](m, outputs, total)
 
-    def part(block: tuple[np.ndarray, ...], memory: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
-        X, y, weights = block
+    def part(block: tuple[Any, ...], memory: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, dict[str, Any]]:
+        first_row, X, y, weights = block
         joint = memory[0][: len(X)]
         basis.fill_features(X, joint[:, :m], single)
         joint[:, m:] = y.reshape(len(y), -1)
-        if weights is not None:
-            joint *= np.sqrt(weights)[:, None]
-        return sums.part(joint, memory[1])
+        with np.errstate(over="ignore", invalid="ignore"):  # such sums are refused
+            if weights is not None:
+                joint *= np.sqrt(weights)[:, None]
+            product = sums.part(joint, memory[1])
+            squares = sums.column_squares(product)
+        if not np.isfinite(squares).all():
+            _refuse_features(basis, joint, X, first_row, squares)
+        return product, describe(X, y, weights)
 
     rows_at_a_time = min(block_size, size, len(X))
     count = _worker_count(workers, sums, rows_at_a_time, min(size, len(X)))
@@ -77,15 +83,22 @@ def moments_of_arrays(
             rows, y_rows = as_float64(X[chunk]), as_float64(y[chunk])
             weights = None if row_weights is None else as_float64(row_weights[chunk])
             if checkpoint is None or not checkpoint.covers(index, rows, y_rows, weights):
-                for each in run(part, _blocks(rows, y_rows, weights, block_size), memories):
-                    sums.add(each)
-                sums.describe(describe(rows, y_rows, weights))
+                try:
+                    for product, described in run(part, _blocks(start, rows, y_rows, weights, block_size), memories):
+                        with np.errstate(over="ignore"):  # refused at the end
+                            sums.add(product)
+                        sums.describe(described)
+                except Exception as error:
+                    vars(error)["moments"] = None if sums.is_empty else sums.moments()
+                    raise
                 if checkpoint is not None:
                     checkpoint.record(sums.moments(), rows, y_rows, weights)
             bar.update(len(rows))
     if checkpoint is not None:
         checkpoint.require_no_more(len(starts))
     moments = sums.moments()
+    if not all(np.isfinite(squares).all() for squares in (np.diagonal(moments.gram), moments.sum_squares)):
+        raise ValueError("sufficient_statistics: the sums of squares are too large for float64. Rescale `X` or `y`.")
     return moments if kind or not isinstance(moments, RootMoments) else dataclasses.replace(moments, required=False)
 
 
@@ -99,10 +112,24 @@ def default_chunk_size(basis: Basis) -> int:
     return BLOCKS * max(1, BLOCK_BYTES // (8 * basis.num_features))
 
 
-def _blocks(X: np.ndarray, y: np.ndarray, weights: np.ndarray | None, size: int) -> Iterator[tuple[Any, ...]]:
+def _refuse_features(basis: Basis, joint: np.ndarray, X: np.ndarray, first_row: int, squares: np.ndarray) -> None:
+    """Say which of the features and outputs of a block, (k, m + q), cannot be summed."""
+    basis.require_finite(joint[:, : basis.num_features], X, first_row, "sufficient_statistics")
+    column = int(np.argmin(np.isfinite(squares)))
+    largest = int(np.argmax(np.abs(joint[:, column])))
+    name = basis.name_of(column) if column < basis.num_features else "`y`"
+    raise ValueError(
+        f"sufficient_statistics: the squares of {name} are too large for float64: it is {joint[largest, column]:.3g} "
+        f"(times the root of its row weight) at row {first_row + largest}. Rescale it."
+    )
+
+
+def _blocks(
+    first_row: int, X: np.ndarray, y: np.ndarray, weights: np.ndarray | None, size: int
+) -> Iterator[tuple[Any, ...]]:
     for start in range(0, len(X), size):
         rows = slice(start, start + size)
-        yield X[rows], y[rows], None if weights is None else weights[rows]
+        yield first_row + start, X[rows], y[rows], None if weights is None else weights[rows]
 
 
 def _worker_count(workers: int | None, sums: RunningProducts, rows_at_a_time: int, chunk: int) -> int:

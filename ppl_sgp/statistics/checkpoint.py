@@ -5,22 +5,16 @@ from __future__ import annotations
 import contextlib
 import hashlib
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from .._internal.pytree import pytree_dataclass, same_tree, static
 from ..bases.basis import Basis
+from .consistency import require_consistent
+from .files import require_folder, try_lock
 from .moments import Moments
 from .storage import read, write
-
-fcntl: ModuleType | None
-try:
-    import fcntl
-except ImportError:  # not on Windows: there, two passes with one file are not detected
-    fcntl = None
-
 
 REMEDY = (
     "A pass goes on only with the same rows in the same chunks: use the same data, order and `chunk_size`, or another "
@@ -69,16 +63,13 @@ class Checkpoint:
         self._lock.close()
 
     def _take_lock(self, stack: contextlib.ExitStack) -> None:
-        if fcntl is None:
-            return
+        require_folder(self._path)
         file = stack.enter_context(open(self._path.with_name(self._path.name + ".lock"), "a"))
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # given up when the process ends, however it ends
-        except OSError as error:
+        if not try_lock(file):
             raise CheckpointError(
                 f"checkpoint {self._path} is in use by another pass over data. Wait for it, or give each pass a file "
                 "of its own."
-            ) from error
+            )
 
     def _resume(self) -> None:
         parts = read(self._path)
@@ -101,6 +92,7 @@ class Checkpoint:
             raise CheckpointError(
                 f"checkpoint {self._path} was made by another `method`. Pass the same, or another file."
             )
+        require_consistent(self._basis, moments, self._path)
         self.moments, self._digests = moments, [row.tobytes() for row in np.asarray(progress.digests, dtype=np.uint8)]
 
     def covers(self, index: int, *arrays: Any) -> bool:

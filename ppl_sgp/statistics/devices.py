@@ -53,7 +53,15 @@ def sum_devices(basis: Basis, X: jax.Array, y: Any, row_weights: Any, chunk_size
         _require_usable(described.pop("bad"))
         basis.check_domain(np.stack([described["x_min"], described["x_max"]]))
         size = default_chunk_size(basis) if chunk_size is None else chunk_size
-        gram, feature_output = _over_devices(_multiply, (names, size), sharding.mesh, rows, basis, X, y, omega)
+        sums = _over_devices(_multiply, (names, size), sharding.mesh, rows, basis, X, y, omega)
+    gram, feature_output, bad_row = sums
+    if bad_row < len(X):
+        raise ValueError(
+            f"{ROWS}features of {type(basis).__name__} are not finite at row {bad_row} of `X`. Leave such rows out, or "
+            "make features that are finite there."
+        )
+    if not (np.isfinite(np.diagonal(gram)).all() and np.isfinite(described["sum_squares"]).all()):
+        raise ValueError(f"{ROWS}squares of features or of `y` are too large for float64. Rescale the inputs or `y`.")
     return Moments(gram=gram, feature_output=feature_output, **described)
 
 
@@ -113,9 +121,13 @@ def _describe(names: tuple[str, ...], _: Basis, X: Any, y: Any, omega: Any) -> d
     }
 
 
-def _multiply(names: tuple[str, ...], size: int, basis: Basis, X: Any, y: Any, omega: Any) -> tuple[Any, Any]:
-    """ΦᵀΩΦ and ΦᵀΩy, a chunk of rows of each device at a time."""
-    size = min(size, len(X))
+def _multiply(names: tuple[str, ...], size: int, basis: Basis, X: Any, y: Any, omega: Any) -> tuple[Any, Any, Any]:
+    """ΦᵀΩΦ and ΦᵀΩy, a chunk of rows of each device at a time; and the first row with features that are not finite.
+
+    Rows count over all devices, n if there is none.
+    """
+    size, num_rows = min(size, len(X)), len(X) * jax.lax.axis_size(names)
+    row_numbers = jnp.arange(size, dtype=jnp.int32) + len(X) * jax.lax.axis_index(names)
 
     def add(total, index):
         # The last chunk begins earlier, to be as long as the others; rows that have been summed have weight zero.
@@ -125,13 +137,17 @@ def _multiply(names: tuple[str, ...], size: int, basis: Basis, X: Any, y: Any, o
         )
         fresh = start + jnp.arange(size) >= index * size
         Phi = basis.features(X_rows.astype(jnp.float64), jnp)
+        bad_rows = jnp.where(jnp.isfinite(Phi).all(axis=1), num_rows, row_numbers + start.astype(jnp.int32))
         weighted = _scaled(Phi, _precisions(X_rows, omega_rows) * fresh.astype(jnp.float64))
-        return (total[0] + weighted.T @ Phi, total[1] + weighted.T @ y_rows.astype(jnp.float64)), None
+        gram, feature_output, earlier = total
+        product = weighted.T @ y_rows.astype(jnp.float64)
+        return (gram + weighted.T @ Phi, feature_output + product, jnp.minimum(earlier, bad_rows.min())), None
 
     m = basis.num_features
-    zero = jax.lax.pcast((jnp.zeros((m, m)), jnp.zeros((m, *y.shape[1:]))), names, to="varying")
-    total, _ = jax.lax.scan(add, zero, jnp.arange(-(-len(X) // size)))
-    return jax.lax.psum(total, names)
+    nothing = (jnp.zeros((m, m)), jnp.zeros((m, *y.shape[1:])), jnp.array(num_rows, jnp.int32))
+    total, _ = jax.lax.scan(add, jax.lax.pcast(nothing, names, to="varying"), jnp.arange(-(-len(X) // size)))
+    gram, feature_output, bad_row = total
+    return *jax.lax.psum((gram, feature_output), names), jax.lax.pmin(bad_row, names)
 
 
 def _products(left: jax.Array, right: jax.Array) -> jax.Array:

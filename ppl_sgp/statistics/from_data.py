@@ -25,11 +25,11 @@ METHODS: dict[str, type[Moments] | None] = {"auto": None, "gram": Moments, "qr":
 
 
 class ChunkError(ValueError):
-    """A chunk of the data was refused. What had been computed before it is kept.
+    """A pass over data stopped midway: rows were refused, or could not be read. What had been computed is kept.
 
-    :param message: what was wrong with the chunk.
-    :param statistics: the statistics of all chunks before it, or ``None`` if it was the first; of Dask, those of all
-        other partitions.
+    :param message: what was wrong.
+    :param statistics: the statistics of all chunks before it, or ``None`` if it was the first; of arrays, those of the
+        first rows (their ``num_rows`` says how many); of Dask, those of all other partitions.
     """
 
     def __init__(self, message: str, statistics: SufficientStatistics | None) -> None:
@@ -77,8 +77,9 @@ def sufficient_statistics(
         where that costs little (up to 4m rows, and small passes), else ``"gram"``, as are sums of both.
     :raises ValueError: for rows that cannot be used, saying which and what to do; for a checkpoint that is damaged, of
         another basis or of other rows, or in use.
-    :raises ChunkError: (a ``ValueError``) the same within an iterable, or on a worker of Dask, carrying the statistics
-        of what was not refused.
+    :raises ChunkError: (a ``ValueError``) where a pass that has begun cannot go on: for features that are not finite,
+        for chunks that are refused or cannot be read, or on a worker of Dask. It carries the statistics of the rest, as
+        does ``KeyboardInterrupt`` between chunks, which ends the pass by Ctrl-C.
 
     .. doctest::
 
@@ -122,8 +123,8 @@ def sufficient_statistics(
     with _checkpoint(checkpoint, basis, float32_features, kind) as kept:
         if chunked:
             return _of_chunks(basis, X, progress_bar(progress, None, None), kept, summed, kind)
-        moments = summed(X, y, row_weights, chunk_size=chunk_size, progress=progress, checkpoint=kept)
-        return SufficientStatistics(basis, moments)
+        summed = functools.partial(summed, chunk_size=chunk_size, progress=progress, checkpoint=kept)
+        return _of_arrays(basis, (X, y, row_weights), summed)
 
 
 def _refuse(where: str, options: dict[str, Any], remedy: str) -> None:
@@ -153,6 +154,22 @@ def _of_partitions(basis: Basis, source: Any, part: Part) -> SufficientStatistic
     return statistics
 
 
+def _of_arrays(basis: Basis, rows: tuple[Any, Any, Any], summed: Summed) -> SufficientStatistics:
+    try:
+        return SufficientStatistics(basis, summed(*rows))
+    except Exception as error:
+        moments = getattr(error, "moments", None)
+        if moments is None:  # no rows have been summed
+            raise
+        statistics = SufficientStatistics(basis, moments)
+        k = statistics.num_rows
+        raise ChunkError(
+            f"{error} The statistics of the first {k} rows are in this error's `.statistics`; go on with "
+            f"`.update(X[{k}:], y[{k}:])`.",
+            statistics,
+        ) from error
+
+
 def _of_chunks(
     basis: Basis,
     chunks: Iterable[Any],
@@ -161,36 +178,38 @@ def _of_chunks(
     summed: Summed,
     kind: type[Moments] | None,
 ) -> SufficientStatistics:
-    statistics, count = None, 0
+    statistics, index = None, 0
     if checkpoint is not None and checkpoint.moments is not None:
         statistics = SufficientStatistics(basis, checkpoint.moments)
-    with bar:
-        for index, chunk in enumerate(chunks):
-            count = index + 1
-            try:
+    try:
+        with bar:
+            for chunk in chunks:
                 X, y, row_weights = as_triple(chunk)
-                if checkpoint is not None and checkpoint.covers(index, X, y, row_weights):
-                    bar.update(len(X))
-                    continue
-                beside = kind if statistics is None else kind or kind_beside(statistics.moments)
-                moments = summed(X, y, row_weights, progress=False, kind=beside)
-                if statistics is not None:
-                    statistics.require_compatible(basis, moments)
-            except CheckpointError:
-                raise
-            except ValueError as error:
-                raise ChunkError(
-                    f"chunk {index}: {error} The statistics of the chunks before it are in this error's "
-                    "`.statistics`; go on with `.update(X, y)`.",
-                    statistics,
-                ) from error
-            total = moments if statistics is None else statistics.moments + moments
-            statistics = SufficientStatistics(basis, total)
-            if checkpoint is not None:
-                checkpoint.record(total, X, y, row_weights)
-            bar.update(len(X))
+                if checkpoint is None or not checkpoint.covers(index, X, y, row_weights):
+                    beside = kind if statistics is None else kind or kind_beside(statistics.moments)
+                    moments = summed(X, y, row_weights, progress=False, kind=beside)
+                    if statistics is not None:
+                        statistics.require_compatible(basis, moments)
+                        moments = statistics.moments + moments
+                    statistics = SufficientStatistics(basis, moments)
+                    if checkpoint is not None:
+                        checkpoint.record(moments, X, y, row_weights)
+                index += 1
+                bar.update(len(X))
+    except CheckpointError:
+        raise
+    except Exception as error:
+        raise ChunkError(
+            f"chunk {index}: {str(error) or repr(error)} The statistics of the chunks before it are in this error's "
+            "`.statistics`; go on with `.update(X, y)`.",
+            statistics,
+        ) from error
+    except KeyboardInterrupt as interrupt:
+        vars(interrupt)["statistics"] = statistics
+        interrupt.add_note(f"The statistics of the {index} chunks before are in this interrupt's `.statistics`.")
+        raise
     if checkpoint is not None:
-        checkpoint.require_no_more(count)
+        checkpoint.require_no_more(index)
     if statistics is None:
         raise ValueError("sufficient_statistics: the iterable yielded no chunks.")
     return statistics

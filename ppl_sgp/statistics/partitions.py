@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .._internal.extras import optional_import
 from .moments import Moments
 from .root_moments import is_cheap
 from .sources import TableChunks, as_triple, library_of
@@ -47,9 +48,9 @@ def sum_partitions(summed: Summed, X: Any, y: Any, row_weights: Any, progress: b
 
     :param summed: from arrays ``X, y, row_weights`` to their :class:`Moments`.
     """
-    import dask  # an extra: pip install ppl_sgp[dask]
-    from dask.diagnostics import ProgressBar
-
+    owner = "sufficient_statistics: rows in collections of Dask"
+    dask = optional_import("dask", "dask", owner)
+    ProgressBar = optional_import("dask.diagnostics", "dask", owner).ProgressBar
     # Sent once, not with each task: it holds the basis.
     shared = dask.delayed(summed, traverse=False)
     if isinstance(X, TableChunks):
@@ -102,8 +103,7 @@ def _total(moments: Iterable[Moments | None]) -> Moments | None:
 
 def _aligned(*arrays: Any) -> list[list[Any]]:
     """For each array the blocks of its rows, delayed, cut as those of the first."""
-    import dask.array as da
-
+    da = optional_import("dask.array", "dask", "sufficient_statistics: arrays of Dask")
     X = arrays[0] if isinstance(arrays[0], da.Array) else da.asarray(arrays[0])
     X = X.rechunk({1: -1}) if X.ndim == 2 else X
     rows, aligned = X.chunks[0], []

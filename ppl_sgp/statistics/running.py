@@ -43,6 +43,14 @@ class RunningProducts:
         """
         return np.matmul(rows.T, rows, out=memory)
 
+    @staticmethod
+    def column_squares(part: np.ndarray) -> np.ndarray:
+        """The sums of squares of features and outputs, (m + q,), of what :meth:`part` has made of some rows.
+
+        They are finite if and only if all products are.
+        """
+        return np.diagonal(part)
+
     def add(self, part: np.ndarray) -> None:
         """Add what :meth:`part` has made of other rows."""
         self._joint += part
@@ -50,6 +58,11 @@ class RunningProducts:
     def describe(self, described: dict[str, Any]) -> None:
         """Add the sums of other rows that need no features."""
         self._described = described if self._described is None else join_descriptions(self._described, described)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no rows have been added, so that there are no :meth:`moments`."""
+        return self._described is None
 
     def moments(self) -> Moments:
         """The sums so far, in memory of their own."""
@@ -82,6 +95,12 @@ class RunningRoot(RunningProducts):
     def part(rows: np.ndarray, memory: np.ndarray) -> np.ndarray:
         """At most m + q rows with the same products."""
         return fewest_rows(rows)
+
+    @staticmethod
+    def column_squares(part: np.ndarray) -> np.ndarray:
+        """The sums of squares of features and outputs, (m + q,)."""
+        squares: np.ndarray = np.sum(part**2, axis=0)
+        return squares
 
     def add(self, part: np.ndarray) -> None:
         """Decompose the root above another."""

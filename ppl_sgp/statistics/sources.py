@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import decimal
 import functools
+import numbers
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,11 +12,17 @@ from typing import Any
 import numpy as np
 
 from .._internal import checks
+from .._internal.extras import optional_import
 
 #: Columns of a block of rows, by name.
 Block = dict[str, np.ndarray]
 
+NUMBERS = (numbers.Real, np.bool_, decimal.Decimal)
 MISSING = ("refuse", "drop")
+#: What keeps the other outputs of a row of which one is missing.
+BY_OUTPUT = (
+    " That drops the other outputs of these rows too: to keep them, make chunks, and statistics, of each output alone."
+)
 
 
 class TableChunks:
@@ -43,22 +51,23 @@ class TableChunks:
 
     def __iter__(self) -> Iterator[tuple[np.ndarray, ...]]:
         self.num_dropped, first = 0, 0
-        names, num_outputs = self.columns, 1 if isinstance(self._outputs, str) else len(self._outputs)
+        names, outputs = self.columns, _names_of(self._outputs)
         for block in self._blocks(names):
-            rows = np.stack([_floating(name, block[name]) for name in names], axis=1)
+            rows = np.stack([_floating(name, block[name], name in outputs) for name in names], axis=1)
             bad = np.isnan(rows)
             if bad.any() and self._missing == "refuse":
                 row, column = np.argwhere(bad)[0]
                 raise ValueError(
                     f"table_chunks: {names[column]!r} is missing at row {first + row}. Impute missing values, or leave "
                     "such rows out with `missing='drop'`, which counts them in `.num_dropped`."
+                    + (BY_OUTPUT if len(outputs) > 1 and names[column] in outputs else "")
                 )
             first += len(rows)
             kept = rows[~bad.any(axis=1)]
             self.num_dropped += len(rows) - len(kept)
             if len(kept):
                 d = len(self._inputs)
-                y = kept[:, d] if isinstance(self._outputs, str) else kept[:, d : d + num_outputs]
+                y = kept[:, d : d + len(outputs)] if isinstance(self._outputs, (list, tuple)) else kept[:, d]
                 yield (kept[:, :d], y) if self._row_weights is None else (kept[:, :d], y, kept[:, -1])
 
 
@@ -101,9 +110,8 @@ def table_chunks(
         raise ValueError(f"table_chunks: `missing` must be one of {MISSING}; got {missing!r}.")
     checks.whole_number("chunk_size", chunk_size, 1, "table_chunks")
     if isinstance(table, (str, Path)):
-        import pyarrow.dataset  # an extra: pip install ppl_sgp[parquet]
-
-        table = pyarrow.dataset.dataset(table)
+        dataset = optional_import("pyarrow.dataset", "parquet", "table_chunks: reading Parquet files")
+        table = dataset.dataset(table)
     library = library_of(table)
     if library not in READERS:
         raise ValueError(
@@ -111,17 +119,29 @@ def table_chunks(
             f"{type(table).__module__}.{type(table).__name__}. Arrays go into sufficient_statistics directly."
         )
     names, read = READERS[library](table, chunk_size)
-    absent = [name for name in _columns(inputs, output, row_weights) if name not in names]
+    wanted = _columns(inputs, output, row_weights)
+    absent = [name for name in wanted if name not in names]
     if absent:
         raise ValueError(f"table_chunks: the table lacks the columns {absent}; it has {sorted(map(str, names))}.")
+    twice = [name for name in dict.fromkeys(wanted) if wanted.count(name) > 1]
+    if twice:
+        raise ValueError(f"table_chunks: the columns {twice} are asked for twice. Name each column once.")
+    ambiguous = [name for name in wanted if names.count(name) > 1]
+    if ambiguous:
+        raise ValueError(
+            f"table_chunks: the table has several columns of the names {ambiguous}. Rename them, so that each is one."
+        )
     options: dict[str, Any] = {"row_weights": row_weights, "missing": missing, "chunk_size": chunk_size}
     chunks_of = functools.partial(table_chunks, inputs=inputs, output=output, **options)
     return TableChunks(table, read, chunks_of, inputs, output, row_weights, missing)
 
 
 def _columns(inputs: Sequence[str], output: str | Sequence[str], row_weights: str | None) -> list[str]:
-    outputs = [output] if isinstance(output, str) else list(output)
-    return [*inputs, *outputs, *([] if row_weights is None else [row_weights])]
+    return [*inputs, *_names_of(output), *([] if row_weights is None else [row_weights])]
+
+
+def _names_of(output: str | Sequence[str]) -> list[str]:
+    return list(output) if isinstance(output, (list, tuple)) else [output]  # type: ignore[list-item]
 
 
 Reader = tuple[list[Any], Callable[[list[str]], Iterator[Block]]]
@@ -180,16 +200,22 @@ READERS: dict[str, Callable[[Any, int], Reader]] = {
 }
 
 
-def _floating(name: str, values: np.ndarray) -> np.ndarray:
-    try:
-        if values.dtype.kind in "biuf" or values.dtype == object:
-            return values.astype(np.float64)
-    except (TypeError, ValueError):
-        pass
-    raise ValueError(
-        f"table_chunks: the column {name!r} must hold numbers; got {values.dtype}. Encode categories and dates as "
-        "numbers first."
-    )
+def _floating(name: str, values: np.ndarray, is_output: bool) -> np.ndarray:
+    # Objects are numbers or Booleans beside missing values, and decimals; or text.
+    types = {type(value) for value in values if value is not None} if values.dtype == object else {values.dtype.type}
+    if not all(issubclass(kind, NUMBERS) and not issubclass(kind, np.timedelta64) for kind in types):
+        shown = ", ".join(sorted(kind.__name__ for kind in types))
+        raise ValueError(
+            f"table_chunks: the column {name!r} must hold numbers; got {shown}. Encode categories and dates as numbers "
+            "first, and parse text, as with `pandas.to_numeric`."
+        )
+    if is_output and any(issubclass(kind, (bool, np.bool_)) for kind in types):
+        raise ValueError(
+            f"table_chunks: the output {name!r} is Boolean, but compression without loss needs a Gaussian likelihood. "
+            "For classes keep the weights explicit, as with sgp.latent. To treat 0/1 as numbers, make the column "
+            "floating first."
+        )
+    return values.astype(np.float64)
 
 
 def library_of(table: Any) -> str:

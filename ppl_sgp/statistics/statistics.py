@@ -15,6 +15,7 @@ from ..bases.rotated import RotatedBasis
 from ..priors import WeightPrior
 from .accumulate import moments_of_arrays
 from .compressed import Compressed, compress, compressed_of
+from .consistency import require_consistent
 from .downdate import downdated
 from .moments import Moments
 from .root_moments import RootMoments, kind_beside
@@ -290,9 +291,7 @@ class SufficientStatistics:
         c, rss = simulated.projection[..., :-1], simulated.projection[..., -1]
         # Of residuals of several outputs only the squares are known; products have mean zero.
         products = c @ c.T + (np.diag(rss) if c.ndim > 1 else rss)
-        moments = simulated.moments.plain(
-            output_products=products, y_mean=np.full_like(self.moments.y_mean, np.nan)
-        )
+        moments = simulated.moments.plain(output_products=products, y_mean=np.full_like(self.moments.y_mean, np.nan))
         return with_compressed(self.basis, moments, simulated.compressed)
 
     def _with_outputs(self, projection: Any) -> SufficientStatistics:
@@ -309,7 +308,9 @@ class SufficientStatistics:
     def save(self, path: Any) -> None:
         """Write to one file, atomically, without pickle. The basis is saved with the sums.
 
-        :param path: the file; an existing one is replaced only once the new one is complete.
+        :param path: the file; an existing one is replaced only once the new one is complete, and keeps its permissions.
+            Its folder must exist.
+        :raises ValueError: if the basis holds a function, or if ``path`` is no plain file.
         """
         parts = {"basis": self.basis, "moments": self.moments}
         # Rotated sums have lost the digits of a small rss.
@@ -325,6 +326,7 @@ class SufficientStatistics:
         parts = read(path)
         if not (isinstance(parts.get("basis"), Basis) and isinstance(parts.get("moments"), Moments)):
             raise ValueError(f"{path} holds {sorted(parts)}, not sufficient statistics as their `save` writes them.")
+        require_consistent(parts["basis"], parts["moments"], path)
         return rebuild(cls, {name: parts[name] for name in ("basis", "moments", "compressed") if name in parts})
 
 

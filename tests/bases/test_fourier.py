@@ -231,7 +231,10 @@ def test_from_data_takes_kernel_classes_and_their_shape(key):
     ("X", "message"),
     [
         (np.ones(5), r"from_data: `X` must have shape \(n, d\); got \(5,\).*X\[:, None\]"),
-        (np.array([[1.0], [np.nan]]), "from_data: `X` has non-finite entries; drop or impute"),
+        (
+            np.array([[1.0], [np.nan]]),
+            "from_data: `X` has 1 of 2 rows.*not finite.*drop or impute",
+        ),
         (np.ones((0, 2)), "from_data: `X` has no rows"),
     ],
 )

@@ -11,7 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ppl_sgp._internal.pytree import REGISTRY, is_static, pytree_dataclass, rebuild, static
+from ppl_sgp._internal.pytree import REGISTRY, file_name, is_static, pytree_dataclass, rebuild, static
+from ppl_sgp.bases.linear import LinearBasis
 
 
 @pytree_dataclass
@@ -103,9 +104,17 @@ def test_pickle_round_trip():
 
 
 def test_registry_and_static_marks():
-    assert REGISTRY["Box"] is Box
+    assert REGISTRY[file_name(Box)] is Box and file_name(Box) == f"{__name__}.Box"
     assert [field.name for field in dataclasses.fields(Box) if is_static(field)] == ["size", "name"]
 
 
 def test_rebuild_bypasses_init():
     assert rebuild(Box, {"value": "text"}).value == "text"
+
+
+def test_two_classes_of_ours_with_one_name_are_refused():
+    assert REGISTRY["ppl_sgp.LinearBasis"] is LinearBasis
+    kind = type("LinearBasis", (), {"__module__": "ppl_sgp.elsewhere", "__annotations__": {}})
+    with pytest.raises(TypeError, match="bases.linear.LinearBasis is called ppl_sgp.LinearBasis in files already"):
+        pytree_dataclass(kind)
+    assert REGISTRY["ppl_sgp.LinearBasis"] is LinearBasis

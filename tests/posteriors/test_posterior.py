@@ -275,7 +275,7 @@ def test_no_rows_are_predicted_as_none(problem, draws):
 def test_values_that_predictions_refuse(problem, draws):
     X, y, stats = problem
     prediction = sgp.predict(MODEL, draws, stats, X)
-    with pytest.raises(ValueError, match="`y_new` is not finite, first in row 3"):
+    with pytest.raises(ValueError, match="`y_new` has 1 of 60 rows"):
         prediction.log_density(np.where(np.arange(60) == 3, np.nan, y))
     with pytest.raises(ValueError, match=r"cannot be traced.*weight_posterior"):
         jax.grad(lambda x: sgp.predict(MODEL, draws, stats, x).mean.sum())(X)

@@ -266,7 +266,7 @@ def test_incomplete_draws_are_refused(problem, draws, change, message):
 
 def test_bad_inputs_are_refused(problem, draws):
     _, _, stats = problem
-    with pytest.raises(ValueError, match=r"`X` must have shape \(n, 1\).*X\[:, None\]"):
+    with pytest.raises(ValueError, match=r"`X_new` must have shape \(n, 1\).*X_new\[:, None\]"):
         sgp.predict(MODEL, draws, stats, [0.0, 1.0])
     with pytest.raises(ValueError, match="not finite"):
         sgp.predict(MODEL, draws, stats, [[np.nan]])

@@ -278,5 +278,5 @@ def test_refusals():
         sgp.fit_relevance_vectors(statistics(X, np.stack([y, y], axis=1)))
     with pytest.raises(ValueError, match="y is identically zero"):
         sgp.fit_relevance_vectors(statistics(X, 0 * y))
-    with pytest.raises(ValueError, match="`X_new` has entries that are not finite"):
+    with pytest.raises(ValueError, match="`X_new` has 1 of 1 rows with entries that are not finite"):
         sgp.fit_relevance_vectors(statistics(X, y)).predict([[np.nan]])

@@ -1,5 +1,8 @@
 """Tables of other libraries: the same sums as the arrays, missing values counted or refused."""
 
+import decimal
+import importlib
+
 import dask.dataframe
 import jax
 import numpy as np
@@ -133,3 +136,133 @@ def test_a_checkpoint_works_with_tables(frame, tmp_path):
 def test_refusals(match, make, frame):
     with pytest.raises(ValueError, match=match):
         make(frame)
+
+
+TEXT = {
+    "text": lambda n: [str(i) for i in range(n - 1)] + ["1_0"],
+    "text beside numbers": lambda n: [0.5] * (n - 1) + ["1_0"],
+    "dates": lambda n: pd.date_range("2020-01-01", periods=n),
+    "periods": lambda n: pd.to_timedelta(np.arange(n), unit="h"),
+    "categories": lambda n: pd.Categorical(["a", "b"] * (n // 2) + ["a"]),
+    "complex": lambda n: np.ones(n) + 1j,
+}
+
+
+@pytest.mark.parametrize("kind", TEXT)
+def test_what_is_no_number_is_not_parsed(kind, frame):
+    for changed in (frame.assign(a=TEXT[kind](N)), frame.assign(y=TEXT[kind](N))):
+        with pytest.raises(ValueError, match="the column '[ay]' must hold numbers; got .*Encode|to_numeric"):
+            list(sgp.table_chunks(changed, ["a"], "y"))
+    text = pa.table({"a": pa.array(["1", "2"]), "y": [1.0, 2.0]})
+    with pytest.raises(ValueError, match="the column 'a' must hold numbers; got str"):
+        list(sgp.table_chunks(text, ["a"], "y"))
+
+
+@pytest.mark.parametrize("dtype", [bool, "boolean", object])
+def test_a_boolean_output_is_refused_as_of_arrays(dtype, frame):
+    frame["flag"] = (frame["y"] > 0).astype(dtype)
+    for table in (frame, pa.Table.from_pandas(frame)):
+        with pytest.raises(ValueError, match="the output 'flag' is Boolean.*sgp.latent.*floating"):
+            list(sgp.table_chunks(table, ["a"], "flag"))
+        ((X, y),) = sgp.table_chunks(table, ["flag"], "y")  # an indicator among the inputs is 0 or 1, as of arrays
+        np.testing.assert_array_equal(X[:, 0], y > 0)
+
+
+def test_numbers_of_other_types(frame):
+    table = pa.table(
+        {
+            "a": pa.array([decimal.Decimal("1.00"), None, decimal.Decimal("2.50")]),
+            "y": pa.array([1, 2, None], pa.int16()),
+        }
+    )
+    rows = sgp.table_chunks(table, ["a"], "y", missing="drop")
+    ((X, y),) = rows
+    assert (X.tolist(), y.tolist(), rows.num_dropped) == ([[1.0]], [1.0], 2)
+
+
+def test_columns_of_one_name_are_refused(frame):
+    table = pd.concat([frame, frame[["a"]]], axis=1)
+    with pytest.raises(ValueError, match=r"several columns of the names \['a'\]. Rename"):
+        sgp.table_chunks(table, ["a", "b"], "y")
+    assert len(list(sgp.table_chunks(table, ["b"], "y"))) == 1  # others do not matter
+    for inputs, output in ((["a", "a"], "y"), (["a", "y"], "y"), (["a"], ["y", "y"])):
+        with pytest.raises(ValueError, match="asked for twice"):
+            sgp.table_chunks(frame, inputs, output)
+
+
+def test_names_that_are_no_text():
+    table = pd.DataFrame(np.arange(6.0).reshape(3, 2))
+    ((X, y),) = sgp.table_chunks(table, [0], 1)
+    assert (X.tolist(), y.tolist()) == ([[0.0], [2.0], [4.0]], [1.0, 3.0, 5.0])
+
+
+def test_a_missing_value_midway_costs_no_sums(frame):
+    frame.loc[35, "a"] = np.nan
+    rows = sgp.table_chunks(frame, ["a", "b"], "y", chunk_size=10)
+    with pytest.raises(sgp.ChunkError, match="^chunk 3: table_chunks: 'a' is missing at row 35") as caught:
+        sgp.sufficient_statistics(BASIS, rows)
+    X, y = frame[["a", "b"]].to_numpy(), frame["y"].to_numpy()
+    assert_same(caught.value.statistics, sgp.sufficient_statistics(BASIS, X[:30], y[:30]))
+
+
+def test_the_remedy_for_one_missing_output_keeps_the_others(frame):
+    frame.loc[3, "z"] = np.nan
+    with pytest.raises(ValueError, match="'z' is missing at row 3.*chunks, and statistics, of each output alone"):
+        list(sgp.table_chunks(frame, ["a", "b"], ["y", "z"]))
+    X, Y = frame[["a", "b"]].to_numpy(), frame[["y", "z"]].to_numpy()
+    with pytest.raises(ValueError, match=r"`y` has 1 of 53 rows.*statistics of each output j of its own") as caught:
+        sgp.sufficient_statistics(BASIS, X, Y)
+    assert "`known = np.isfinite(y[:, j])`, `X[known]`, `y[known, j]`" in str(caught.value)
+    for j, name in enumerate("yz"):
+        known = np.isfinite(Y[:, j])
+        of_tables = sgp.table_chunks(frame, ["a", "b"], name, missing="drop")
+        of_arrays = sgp.sufficient_statistics(BASIS, X[known], Y[known, j])
+        assert_same(sgp.sufficient_statistics(BASIS, of_tables), of_arrays)
+        assert of_arrays.num_rows == N - j
+
+
+@pytest.mark.parametrize("error", [OSError("the disk is gone"), KeyError("b"), KeyboardInterrupt()])
+def test_an_iterable_that_breaks_off_costs_no_sums(error, frame):
+    X, y = frame[["a", "b"]].to_numpy(), frame["y"].to_numpy()
+
+    def chunks():
+        yield X[:20], y[:20]
+        yield X[20:30], y[20:30]
+        raise error
+
+    expected = KeyboardInterrupt if isinstance(error, KeyboardInterrupt) else sgp.ChunkError
+    with pytest.raises(expected) as caught:
+        sgp.sufficient_statistics(BASIS, chunks())
+    assert_same(caught.value.statistics, sgp.sufficient_statistics(BASIS, X[:30], y[:30]))
+    if expected is KeyboardInterrupt:
+        assert "2 chunks" in "".join(caught.value.__notes__)
+    else:
+        assert caught.value.__cause__ is error and "chunk 2" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("package", "extra", "call"),
+    [
+        ("pyarrow", "parquet", lambda frame: sgp.table_chunks("rows.parquet", ["a"], "y")),
+        (
+            "dask",
+            "dask",
+            lambda frame: sgp.sufficient_statistics(
+                BASIS, sgp.table_chunks(dask.dataframe.from_pandas(frame, npartitions=2), ["a", "b"], "y")
+            ),
+        ),
+    ],
+)
+def test_a_package_that_is_not_installed_is_named_with_its_extra(package, extra, call, frame, monkeypatch):
+    original = importlib.import_module
+
+    def missing(name, *args):
+        if name.split(".")[0] == package:
+            raise ModuleNotFoundError(f"No module named {name!r}")
+        return original(name, *args)
+
+    monkeypatch.setattr(importlib, "import_module", missing)
+    with pytest.raises(
+        ImportError, match=rf"needs {package}, which is not installed.*pip install \"ppl_sgp\[{extra}\]\""
+    ):
+        call(frame)

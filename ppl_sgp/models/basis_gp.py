@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpyro
 import numpyro.distributions as dist
 
+from .._internal.by_value import EqualByValue
 from ..bases.basis import Basis
 from ..kernels import Kernel, SquaredExponential
 from ..kernels.hyperprior_scales import lengthscale_prior
@@ -22,7 +23,7 @@ AMPLITUDE_SPREAD, NOISE_SPREAD = 1.0, 1.5
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class BasisGP:
+class BasisGP(EqualByValue):
     """A NumPyro model of one argument, the statistics; made by :func:`basis_gp`, which says what it samples."""
 
     kernel: Callable[..., Kernel] | None

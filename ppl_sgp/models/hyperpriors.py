@@ -63,8 +63,7 @@ def check_statistics(owner: str, statistics: Any) -> None:
     if excess is not None:
         checks.warn(
             f"The mean of y ({excess[0]:.3g}) is large against its standard deviation ({excess[1]:.3g}), but the GP "
-            "has mean zero. Subtract the mean first, and add it to predictions.",
-            stacklevel=3,
+            "has mean zero. Subtract the mean first, and add it to predictions."
         )
 
 

@@ -14,6 +14,7 @@ from numpyro import handlers
 from numpyro.infer import NUTS, Gibbs
 
 from .._internal import checks
+from .._internal.by_value import EqualByValue
 from ..bases.rotated import RotatedBasis
 from ..inference.gibbs import StatisticsGibbs
 from ..posteriors.weight_posterior import weight_posterior
@@ -29,7 +30,7 @@ WEIGHTS = ("marginal", "whitened", "explicit")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class RelevanceVectorMachine:
+class RelevanceVectorMachine(EqualByValue):
     """A NumPyro model of one argument, the statistics; made by :func:`relevance_vector_machine`."""
 
     hyper_prior: GammaPrecision | Horseshoe

@@ -10,6 +10,7 @@ import numpyro
 import numpyro.distributions as dist
 
 from .._internal import checks
+from .._internal.by_value import EqualByValue
 from ..evidence import evidence_cost
 from ..kernels.hyperprior_scales import log_normal_by_mode
 from ..priors import DiagonalPrior, HouseholderPrior, WeightPrior
@@ -24,7 +25,7 @@ VARIANCE_PRIOR, NOISE_PRIOR = (1.0, 100.0), (0.1, 0.04)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class ReweightedBasis:
+class ReweightedBasis(EqualByValue):
     """A NumPyro model of one argument, the statistics; made by :func:`reweighted_basis`, which says what it samples."""
 
     reflections: int

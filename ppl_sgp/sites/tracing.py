@@ -6,8 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from numpyro import handlers
 from numpyro.distributions import ImproperUniform
+from numpyro.distributions.transforms import biject_to
 from numpyro.infer.initialization import init_to_uniform
 
 
@@ -29,6 +31,44 @@ def prior_draws(
         return {name: site["value"] for name, site in trace.items() if site["type"] == "sample"}
 
     return jax.jit(jax.vmap(draw))(jax.random.split(key, count))
+
+
+def unconstrained_medians(
+    model: Callable[..., Any], statistics: Any, key: jax.Array, num_draws: int
+) -> dict[str, jax.Array]:
+    """Unconstrained values of the latent sites, each the median of draws of its prior given the sites before it.
+
+    As NumPyro's ``init_to_median``; a site with an improper prior starts where NumPyro would start it.
+
+    :param num_draws: draws of each site; one makes a joint draw of the prior.
+    """
+
+    def median(site: dict[str, Any]) -> Any:
+        if not is_latent(site) or is_improper(site["fn"]):
+            return _improper(site)
+        bijection = biject_to(site["fn"].support)
+        shape = (num_draws, *site["kwargs"]["sample_shape"])
+        draws = site["fn"].sample(site["kwargs"]["rng_key"], shape)
+        return bijection(jnp.median(bijection.inv(draws), axis=0))
+
+    seeded = handlers.substitute(handlers.seed(model, key), substitute_fn=median)
+    trace = handlers.trace(seeded).get_trace(statistics)
+    # A support may depend on sites before: the bijection is that of the trace.
+    return {name: biject_to(s["fn"].support).inv(s["value"]) for name, s in trace.items() if is_latent(s)}
+
+
+def constrained(model: Callable[..., Any], values: dict[str, Any]) -> Callable[..., Any]:
+    """The model with its latent sites at unconstrained ``values``, without the volume of the change of variables."""
+
+    def substitute(site: dict[str, Any]) -> Any:
+        return biject_to(site["fn"].support)(values[site["name"]]) if site["name"] in values else None
+
+    return handlers.substitute(model, substitute_fn=substitute)
+
+
+def is_latent(site: dict[str, Any]) -> bool:
+    """Whether a site is sampled and not observed."""
+    return site["type"] == "sample" and not site["is_observed"]
 
 
 def is_improper(fn: Any) -> bool:

@@ -12,6 +12,7 @@ import xarray as xr
 from .._internal import checks
 from ..bases.fourier import FourierBasis
 from ..posteriors.draws import map_sites
+from ..priors.members import single_priors
 from ..sites.sparse_gp import SparseGP
 from ..statistics.statistics import SufficientStatistics
 
@@ -40,7 +41,8 @@ def kernel_draws(
     :return: a dataset with ``covariance`` (draw, lag), in squared units of y, over the coordinate ``lag`` (one
         input) or ``displacement`` (lag, input); for a Fourier basis also ``spectrum`` (draw, frequency), the
         prior variance at each spectral point, over ``frequency`` or ``wave_vector`` (frequency, input), in
-        cycles per unit of x. Its sum over frequencies is k(x₀, x₀).
+        cycles per unit of x. Its sum over frequencies is k(x₀, x₀). Outputs with a prior each are a second dimension,
+        ``output``.
     :raises ValueError: if arguments do not fit, or the model keeps its weights (``observe_weights``).
 
     .. doctest::
@@ -70,16 +72,23 @@ def kernel_draws(
         if not isinstance(fn, SparseGP):
             raise ValueError("kernel_draws: the model keeps its weights, so it has draws of functions, not of kernels.")
         dtype = fn.noise_scale.dtype
-        covariance = jnp.asarray(ends, dtype) @ fn.prior.apply(jnp.asarray(start.T, dtype))[:, 0]
-        variance = jnp.broadcast_to(fn.prior.variance, (start.shape[1],))  # one for all weights, or one each
-        return covariance, variance[: len(frequencies)]
+
+        def of_output(prior):
+            covariance = jnp.asarray(ends, dtype) @ prior.apply(jnp.asarray(start.T, dtype))[:, 0]
+            variance = jnp.broadcast_to(prior.variance, (start.shape[1],))  # one for all weights, or one each
+            return covariance, variance[: len(frequencies)]
+
+        if not fn.prior.batch_shape:
+            return of_output(fn.prior)
+        return tuple(map(jnp.stack, zip(*map(of_output, single_priors(fn.prior)), strict=True)))
 
     covariance, spectrum = map_sites(evaluate, model, samples, statistics, site)
-    data = {"covariance": (("draw", "lag"), np.asarray(covariance))}
+    draws = ("draw", "output")[: np.ndim(covariance) - 1]
+    data = {"covariance": ((*draws, "lag"), np.asarray(covariance))}
     coords: dict[str, Any] = {"draw": np.arange(len(covariance))}
     coords |= {"lag": lags} if d == 1 and lags.ndim == 1 else {"displacement": (("lag", "input"), displacement)}
     if len(frequencies):
-        data["spectrum"] = (("draw", "frequency"), np.asarray(spectrum))
+        data["spectrum"] = ((*draws, "frequency"), np.asarray(spectrum))
         one_input = {"frequency": frequencies[:, 0]}
         coords |= one_input if d == 1 else {"wave_vector": (("frequency", "input"), frequencies)}
     return xr.Dataset(data, coords)

@@ -11,8 +11,9 @@ import xarray as xr
 
 from .._internal import checks
 from ..kernels import Kernel
-from ..models.basis_gp import BasisGP
+from ..models.kernel_model import KernelModel
 from ..posteriors.draws import map_sites
+from ..priors.members import single_priors
 from ..sites.sparse_gp import SparseGP
 from ..statistics.statistics import SufficientStatistics
 
@@ -23,7 +24,7 @@ def kernel_error(
     statistics: SufficientStatistics,
     X: Any,
     *,
-    kernel: Callable[[dict[str, Any]], Kernel] | None = None,
+    kernel: Callable[..., Kernel] | None = None,
     site: str | None = None,
 ) -> xr.Dataset:
     """Compare the covariance ``K̃ = ΦS⁻¹Φᵀ`` that the model uses with the exact ``K`` of its kernel, at each draw.
@@ -41,11 +42,12 @@ def kernel_error(
     :param samples: draws with the draws along the first axis, as ``mcmc.get_samples()``.
     :param statistics: the statistics the model was fitted to.
     :param X: points to compare at, shape (k, d): some hundred of the training inputs.
-    :param kernel: the exact kernel of one draw, a function of its latent sites by name. Models made by
-        :func:`~ppl_sgp.models.basis_gp` and :func:`~ppl_sgp.models.fourier_gp` know it.
+    :param kernel: the exact kernel of one draw, a function of its latent sites by name (and of the number of an output,
+        where these have a prior each). A :class:`~ppl_sgp.models.KernelModel` knows it, such as those made by
+        :func:`~ppl_sgp.models.basis_gp` and :func:`~ppl_sgp.models.fourier_gp`.
     :param site: name of the observed site, if the model has several.
     :return: a dataset with ``relative_error`` (draw), and ``variance_ratio`` (draw), the mean prior variance over the
-        points by that of the exact kernel.
+        points by that of the exact kernel; (draw, output) where outputs have a prior each.
     :raises ValueError: if arguments do not fit, or the model keeps its weights (``observe_weights``).
 
     .. doctest::
@@ -60,15 +62,15 @@ def kernel_error(
     points = np.asarray(X, dtype=np.float64)
     checks.inputs_matrix(points, statistics.basis.input_dim, "kernel_error")
     if kernel is None:
-        if not isinstance(model, BasisGP):
+        if not isinstance(model, KernelModel):
             raise ValueError(
                 "kernel_error: the exact kernel of this model is not known. Give it as a function of a draw, such as "
                 "`kernel=lambda theta: sgp.Matern52(theta['lengthscale'], theta['amplitude'])`."
             )
         known = model
 
-        def kernel(theta):
-            return known.kernel_at(theta, statistics.basis)
+        def kernel(theta, output=0):
+            return known.kernel_at(theta, statistics.basis, output)
 
     Phi = statistics.basis.host_features(points)
 
@@ -76,14 +78,22 @@ def kernel_error(
         if not isinstance(fn, SparseGP):
             raise ValueError("kernel_error: the model keeps its weights, so it has draws of functions, not of kernels.")
         dtype = fn.noise_scale.dtype
-        exact = kernel(draw)
-        if not isinstance(exact, Kernel):
-            raise ValueError(f"kernel_error: `kernel` must return a kernel; got {type(exact).__name__}.")
         features, at = jnp.asarray(Phi, dtype), jnp.asarray(points, dtype)
-        K, implied = exact(at), features @ fn.prior.apply(features.T)
-        return jnp.linalg.norm(implied - K) / jnp.linalg.norm(K), jnp.trace(implied) / jnp.trace(K)
+
+        def of_output(prior, *output):
+            exact = kernel(draw, *output)
+            if not isinstance(exact, Kernel):
+                raise ValueError(f"kernel_error: `kernel` must return a kernel; got {type(exact).__name__}.")
+            K, implied = exact(at), features @ prior.apply(features.T)
+            return jnp.linalg.norm(implied - K) / jnp.linalg.norm(K), jnp.trace(implied) / jnp.trace(K)
+
+        if not fn.prior.batch_shape:
+            return of_output(fn.prior)
+        pairs = [of_output(prior, output) for output, prior in enumerate(single_priors(fn.prior))]
+        return tuple(jnp.stack(values) for values in zip(*pairs, strict=True))
 
     error, ratio = map(np.asarray, map_sites(evaluate, model, samples, statistics, site))
+    dims = ("draw", "output")[: error.ndim]
     return xr.Dataset(
-        {"relative_error": ("draw", error), "variance_ratio": ("draw", ratio)}, {"draw": np.arange(len(error))}
+        {"relative_error": (dims, error), "variance_ratio": (dims, ratio)}, {"draw": np.arange(len(error))}
     )

@@ -106,13 +106,14 @@ def require_precision(owner: str, statistics: SufficientStatistics, dtype: Any) 
     if dtype == jnp.float64 or not checks.is_concrete(compressed.log_constant, compressed.projection):
         return
     size = float(np.max(np.abs(compressed.log_constant)))
-    signal = np.sqrt(np.max(statistics.moments.sum_squares / statistics.moments.num_rows))
-    noise = np.sqrt(np.min(compressed.reference_variance))
-    if size > 2e6 or noise < 3e-4 * signal:
+    # Of each output, which may have units of their own.
+    signal, noise = np.atleast_1d(statistics.output_scales), np.atleast_1d(np.sqrt(compressed.reference_variance))
+    small = noise < 3e-4 * signal
+    if size > 2e6 or small.any():
         reason = (
             f"a log evidence of about {size:.1e} nats is rounded to {np.spacing(np.float32(size)):.2g}"
             if size > 2e6
-            else f"the residual standard deviation is {noise / signal:.1e} of the signal"
+            else f"the residual standard deviation is {(noise[small] / signal[small]).min():.1e} of the signal"
         )
         raise ValueError(
             f"{owner}: float32 cannot resolve the evidence of these data: {reason}. Call numpyro.enable_x64() "

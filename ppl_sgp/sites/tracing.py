@@ -46,10 +46,11 @@ def unconstrained_medians(
     def median(site: dict[str, Any]) -> Any:
         if not is_latent(site) or is_improper(site["fn"]):
             return _improper(site)
-        bijection = biject_to(site["fn"].support)
-        shape = (num_draws, *site["kwargs"]["sample_shape"])
-        draws = site["fn"].sample(site["kwargs"]["rng_key"], shape)
-        return bijection(jnp.median(bijection.inv(draws), axis=0))
+        fn, arguments = site["fn"], site["kwargs"]
+        keys = jax.random.split(arguments["rng_key"], num_draws)
+        bijection = biject_to(fn.support)
+        draws = jax.vmap(lambda key: bijection.inv(fn.sample(key, arguments["sample_shape"])))(keys)
+        return bijection(jnp.median(draws, axis=0))
 
     seeded = handlers.substitute(handlers.seed(model, key), substitute_fn=median)
     trace = handlers.trace(seeded).get_trace(statistics)

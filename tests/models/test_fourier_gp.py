@@ -88,16 +88,17 @@ def test_priors_of_several_inputs_and_outputs(plane, x64):
     X, y = plane
     stats = sgp.sufficient_statistics(sgp.FourierBasis.from_data(jax.random.key(0), X, 12), X, y)
     sites = latent(sgp.models.fourier_gp(), stats)
-    rms = np.sqrt(np.mean(y**2))
+    rms = np.sqrt(np.mean(y**2, axis=0))
     lengthscale = np.array([0.7, 55.0])
     expected = scipy.stats.lognorm.logpdf(lengthscale, 1.0, scale=X.std(axis=0) / np.sqrt(2)).sum()
     assert float(sites["lengthscale"]["fn"].log_prob(jnp.asarray(lengthscale))) == pytest.approx(expected, rel=1e-5)
     for name, median, spread in (("amplitude", rms, 1.0), ("noise_scale", 0.3 * rms, 1.5)):
-        expected = scipy.stats.lognorm.logpdf(0.8, spread, scale=median)
-        assert float(sites[name]["fn"].log_prob(jnp.asarray(0.8))) == pytest.approx(expected, rel=1e-5)
+        expected = scipy.stats.lognorm.logpdf([0.8, 0.3], spread, scale=median).sum()
+        assert float(sites[name]["fn"].log_prob(jnp.asarray([0.8, 0.3]))) == pytest.approx(expected, rel=1e-5)
+        assert sites[name]["infer"]["event_dims"] == ["output"]
 
 
-def test_two_outputs_share_hyperparameters(plane, x64):
+def test_two_outputs_share_hyperparameters_if_told_to(plane, x64):
     X, y = plane
     basis = sgp.FourierBasis.from_data(jax.random.key(0), X, 12)
     fixed = sgp.models.fourier_gp(lengthscale=np.array([1.0, 40.0]), amplitude=1.0, noise_scale=dist.HalfNormal(1.0))

@@ -98,6 +98,26 @@ def test_priors_of_several_inputs_and_outputs(plane, x64):
         assert sites[name]["infer"]["event_dims"] == ["output"]
 
 
+@pytest.mark.parametrize("units", [[1e3, 1e3], [1e6, 1e6], [1e6, 1e-3]])
+def test_units_of_a_constant_input_do_not_matter(units, rng, x64):
+    """A lengthscale for both inputs is in the unit of the one that varies; in ARD only the other's own takes it over."""
+    X = np.stack([rng.normal(size=40), np.ones(40)], axis=1)
+    y = np.sin(2 * X[:, 0]) + 0.1 * rng.normal(size=40)
+    shared = units[0] == units[1]
+    evidence = []
+    for unit in (np.ones(2), np.array(units)):
+        proposal = sgp.SquaredExponential(float(unit[0])) if shared else sgp.SquaredExponential(unit)
+        basis = sgp.FourierBasis.sample(jax.random.key(0), proposal, 20, 2)
+        site = latent(sgp.models.fourier_gp(), sgp.sufficient_statistics(basis, X * unit, y))["lengthscale"]["fn"]
+        value = jnp.asarray(0.7 * unit[0] if shared else 0.7 * unit, jnp.result_type(float))
+        evidence.append(float(site.log_prob(value)) + np.log(unit[0]))
+        if not shared:
+            median = np.exp(np.asarray(site.base_dist.loc))
+            np.testing.assert_allclose(median, np.std(X[:, 0]) * unit[0] / 2, rtol=1e-5)
+    if shared:
+        assert evidence[1] == pytest.approx(evidence[0], abs=1e-6 if x64 else 1e-4)
+
+
 def test_two_outputs_share_hyperparameters_if_told_to(plane, x64):
     X, y = plane
     basis = sgp.FourierBasis.from_data(jax.random.key(0), X, 12)

@@ -25,8 +25,8 @@ class KernelModel(Protocol):
         ...         sgp.observe("y", stats, stats.basis.weight_prior(self.kernel_at({"lengthscale": lengthscale})), 0.1)
         ...     def kernel_at(self, draw, basis=None, output=0):
         ...         return sgp.Matern52(draw["lengthscale"]) + sgp.Matern52(10 * draw["lengthscale"])
-        >>> isinstance(TwoScales(), sgp.models.KernelModel), isinstance(sgp.models.free_spectrum_gp(), sgp.models.KernelModel)
-        (True, False)
+        >>> [isinstance(model, sgp.models.KernelModel) for model in (TwoScales(), sgp.models.free_spectrum_gp())]
+        [True, False]
     """
 
     def __call__(self, statistics: SufficientStatistics, /) -> Any:

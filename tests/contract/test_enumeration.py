@@ -77,7 +77,7 @@ def test_values_do_not_pass_for_outputs():
     """Without a plate of outputs their axis is the one that the values would take."""
     stats = data("two_outputs").statistics
     enumerated = Enumerates(handlers.seed(one_output, jax.random.key(0)), -1)
-    with pytest.raises(ValueError, match="only inside a plate"):
+    with pytest.raises(ValueError, match="outputs need a plate"):
         enumerated(sgp.sufficient_statistics(stats.basis, np.zeros((4, 1)), np.ones((4, 3))))
 
 

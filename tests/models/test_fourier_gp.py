@@ -100,7 +100,7 @@ def test_priors_of_several_inputs_and_outputs(plane, x64):
 
 @pytest.mark.parametrize("units", [[1e3, 1e3], [1e6, 1e6], [1e6, 1e-3]])
 def test_units_of_a_constant_input_do_not_matter(units, rng, x64):
-    """A lengthscale for both inputs is in the unit of the one that varies; in ARD only the other's own takes it over."""
+    """A lengthscale for both inputs, or one each, is in the unit of the one that varies."""
     X = np.stack([rng.normal(size=40), np.ones(40)], axis=1)
     y = np.sin(2 * X[:, 0]) + 0.1 * rng.normal(size=40)
     shared = units[0] == units[1]

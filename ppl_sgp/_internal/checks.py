@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import numbers
 import warnings
 from collections.abc import Callable, Iterable
@@ -196,6 +197,18 @@ def common_dtype(*values: Any) -> jnp.dtype:
     return dtype if jnp.issubdtype(dtype, jnp.floating) else jnp.result_type(float)
 
 
-def warn(message: str, stacklevel: int = 3) -> None:
-    """A ``UserWarning`` that points at the caller's caller."""
+#: Packages between a user's line and a warning.
+_NOT_THE_USERS = (__name__.partition(".")[0], "numpyro", "jax", "contextlib", "functools")
+
+
+def warn(message: str, stacklevel: int | None = None) -> None:
+    """A ``UserWarning`` at the user's line: the first one outside this package, NumPyro and JAX.
+
+    Python shows it once for each such line, however often a model is traced.
+    """
+    if stacklevel is None:
+        stacklevel, frame = 2, inspect.currentframe()
+        frame = frame.f_back if frame else None
+        while frame and frame.f_globals.get("__name__", "").partition(".")[0] in _NOT_THE_USERS and frame.f_back:
+            stacklevel, frame = stacklevel + 1, frame.f_back
     warnings.warn(message, UserWarning, stacklevel=stacklevel)

@@ -13,6 +13,7 @@ import xarray as xr
 from .._internal import checks
 from ..posteriors.posterior import posterior
 from ..priors import WeightPrior
+from ..priors.members import of_each
 from ..statistics.statistics import SufficientStatistics
 
 
@@ -40,7 +41,8 @@ def kernel_draws(
     :return: a dataset with ``covariance`` (draw, lag), in squared units of y, over the coordinate ``lag`` (one
         input) or ``displacement`` (lag, input); for a Fourier basis also ``spectrum`` (draw, frequency), the
         prior variance at each spectral point, over ``frequency`` or ``wave_vector`` (frequency, input), in
-        cycles per unit of x. Its sum over frequencies is k(x₀, x₀).
+        cycles per unit of x. Its sum over frequencies is k(x₀, x₀). Outputs with a prior each are a second dimension,
+        ``output``.
     :raises ValueError: if arguments do not fit, or the model keeps its weights (``observe_weights``).
 
     .. doctest::
@@ -67,12 +69,13 @@ def kernel_draws(
 
     prior = posterior(model, samples, statistics, site=site).marginal_parameters("kernel_draws").prior
     covariance, spectrum = _covariances(prior, start, ends)
-    spectrum = spectrum[:, : len(frequencies)]
-    data = {"covariance": (("draw", "lag"), np.asarray(covariance))}
+    spectrum = spectrum[..., : len(frequencies)]
+    draws = ("draw", "output")[: np.ndim(covariance) - 1]
+    data = {"covariance": ((*draws, "lag"), np.asarray(covariance))}
     coords: dict[str, Any] = {"draw": np.arange(len(covariance))}
     coords |= {"lag": lags} if d == 1 and lags.ndim == 1 else {"displacement": (("lag", "input"), displacement)}
     if len(frequencies):
-        data["spectrum"] = (("draw", "frequency"), np.asarray(spectrum))
+        data["spectrum"] = ((*draws, "frequency"), np.asarray(spectrum))
         one_input = {"frequency": frequencies[:, 0]}
         coords |= one_input if d == 1 else {"wave_vector": (("frequency", "input"), frequencies)}
     return xr.Dataset(data, coords)
@@ -80,11 +83,14 @@ def kernel_draws(
 
 @jax.jit
 def _covariances(priors: WeightPrior, start: Any, ends: Any) -> tuple[jax.Array, jax.Array]:
-    """Covariances (S, t) of f at one row of features (1, m) with others (t, m), and prior variances (S, m)."""
+    """Covariances (S, …, t) of f at one row of features (1, m) with others (t, m), and prior variances (S, …, m).
 
-    def under(prior: WeightPrior) -> tuple[jax.Array, jax.Array]:
+    The axis between is that of outputs with priors of their own.
+    """
+
+    def under(prior: WeightPrior, *_: int) -> tuple[jax.Array, jax.Array]:
         dtype = checks.common_dtype(*jax.tree.leaves(prior))
         covariance = jnp.asarray(ends, dtype) @ prior.apply(jnp.asarray(start.T, dtype))[:, 0]
         return covariance, jnp.broadcast_to(prior.variance, (start.shape[1],))  # one for all weights, or one each
 
-    return jax.lax.map(under, priors)
+    return jax.lax.map(lambda prior: of_each(under, prior), priors)

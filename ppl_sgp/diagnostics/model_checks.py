@@ -11,10 +11,11 @@ import numpy as np
 
 from ..bases.fourier import FEW_FEATURES
 from ..evidence import joint
-from ..models.basis_gp import BasisGP
 from ..models.hyperpriors import mean_excess
+from ..models.kernel_model import KernelModel
 from ..posteriors.posterior import posterior
 from ..posteriors.site_draws import MarginalParameters, SiteParameters
+from ..priors.members import single_priors
 from ..sites.tracing import draw_once, is_improper, prior_draws
 from ..statistics.statistics import SufficientStatistics
 from .finding import Finding
@@ -63,11 +64,10 @@ def basis_findings(
             f"The data use {np.median(used):.1f} of {m} features: what they cannot represent counts as noise.",
             "Use more features, and see whether the noise and held-out errors fall.",
         )
-    signal = float(np.max(statistics.moments.sum_squares / statistics.moments.num_rows))
-    if np.median(noise) ** 2 < INTERPOLATES * signal:
+    if np.median(noise) ** 2 < INTERPOLATES:
         yield Finding(
             "interpolation",
-            f"The noise is {np.median(noise):.1e}, a millionth of the variance of y or less: the fit interpolates.",
+            f"The noise is {np.median(noise):.1e} of the size of y, a thousandth or less: the fit interpolates.",
             "If y is noisy, give the noise a prior that says so, and fewer features than rows.",
         )
     yield from _duplicates(statistics)
@@ -78,7 +78,7 @@ def _looked_at(statistics: SufficientStatistics, parameters: SiteParameters) -> 
     """Share of effective features, number of features used by the data and least noise scale at each draw."""
 
     def look(each: SiteParameters) -> tuple[jax.Array, jax.Array, jax.Array]:
-        noise = jnp.min(each.noise_scale)
+        noise = jnp.min(each.noise_scale / jnp.asarray(statistics.output_scales, each.noise_scale.dtype))
         if not isinstance(each, MarginalParameters):
             return jnp.asarray(1.0), jnp.asarray(0.0), noise
         share = statistics.basis.effective_share(each.prior.log_variance)
@@ -91,7 +91,7 @@ def _has_its_kernel(
     model: Callable[..., Any], samples: dict[str, np.ndarray], statistics: SufficientStatistics, site: str | None
 ) -> bool:
     """Whether the features are known to have all of the kernel: little noise lets the data use up these, too."""
-    if not isinstance(model, BasisGP):
+    if not isinstance(model, KernelModel):
         return False
     low, high = statistics.moments.x_min, statistics.moments.x_max
     points = low + (high - low) * np.random.default_rng(0).random((POINTS, len(low)))
@@ -100,10 +100,12 @@ def _has_its_kernel(
 
 
 def _used(statistics: SufficientStatistics, prior: Any, noise_scale: Any) -> jax.Array:
-    """Effective number of parameters, ``tr R C Rᵀ (R C Rᵀ + σ²I)⁻¹`` (MacKay's γ)."""
+    """Effective number of parameters, ``tr R C Rᵀ (R C Rᵀ + σ²I)⁻¹`` (MacKay's γ), of each output."""
     R = joint.dense_factor(statistics, jnp.result_type(float))
-    eigenvalues = jnp.linalg.eigvalsh(R @ prior.apply(R.T)).clip(0)
-    return jnp.sum(eigenvalues / (eigenvalues + jnp.min(noise_scale) ** 2))
+    eigenvalues = jnp.stack([jnp.linalg.eigvalsh(R @ each.apply(R.T)).clip(0) for each in single_priors(prior)])
+    noise_variance = jnp.broadcast_to(noise_scale, (statistics.num_outputs,))[:, None] ** 2
+    eigenvalues = jnp.broadcast_to(eigenvalues, (statistics.num_outputs, len(R)))
+    return jnp.sum(eigenvalues / (eigenvalues + noise_variance), axis=-1)
 
 
 def _duplicates(statistics: SufficientStatistics) -> Iterator[Finding]:

@@ -13,10 +13,12 @@ from numpyro.infer.util import potential_energy
 def continue_with(mcmc: MCMC, *args: Any, **kwargs: Any) -> None:
     """Let the next ``mcmc.run`` go on from its last draws, adapted as it is, for other statistics.
 
-    Step size and mass matrix stay, and so does the compiled program if the rank of the statistics does and ``mcmc`` was
-    made with ``jit_model_args=True``. NumPyro's state remembers the potential energy of the data that it has seen;
-    here it becomes that of the new ones. Drop the first draws, and adapt anew (a new ``MCMC`` with
-    ``init_params=mcmc.last_state.z``) when acceptance has changed much. One evaluation of the model a chain.
+    Step size and mass matrix stay. The model is not traced again if the statistics keep their shapes and ``mcmc`` was
+    made with ``jit_model_args=True``; NumPyro still compiles its loop over the draws once a run (JAX's compilation
+    cache on disk saves that, too), but for a single chain with a progress bar. NumPyro's state remembers the potential
+    energy of the data that it has seen; here it becomes that of the new ones. Drop the first draws, and adapt anew (a
+    new ``MCMC`` with ``init_params=mcmc.last_state.z``) when acceptance has changed much. One evaluation of the model a
+    chain.
 
     :param mcmc: of NUTS or HMC, after a run.
     :param args: arguments of the model in the next run, such as statistics; likewise ``kwargs``.

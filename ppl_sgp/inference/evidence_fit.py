@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.errors import ConcretizationTypeError, TracerArrayConversionError, TracerIntegerConversionError
 from jax.flatten_util import ravel_pytree
-from numpyro import handlers
-from numpyro.distributions.transforms import biject_to
 from numpyro.infer import init_to_value
 from numpyro.infer.util import log_density
-from scipy.optimize import minimize
 
 from .._internal import checks
 from ..evidence import log_evidence
-from ..sites.tracing import compressed_sites, draw_once, is_improper
+from ..sites.tracing import compressed_sites, constrained, draw_once, is_latent, unconstrained_medians
 from ..statistics.statistics import SufficientStatistics
+from .maximise import Objective, maximise
+
+#: Draws of each prior whose median is the first start, and further starts if a key is given.
+MEDIAN_OF, FURTHER_STARTS = 101, 3
+
+INTERRUPTED = "interrupted"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,8 +34,9 @@ class EvidenceFit:
     :ivar values: hyperparameters by site name, in their own units.
     :ivar log_evidence: ``log p(y | θ)`` there, in nats; ``nan`` for a model without a ``SparseGP`` site.
     :ivar log_joint: evidence times hyper-prior density, in nats.
-    :ivar converged: whether the best start satisfied the optimiser's tolerance.
-    :ivar message: the optimiser's reason to stop.
+    :ivar converged: whether a Newton step from the best end would gain less than 1e-3 nats, or the rounding of the
+        evidence if that is more.
+    :ivar message: why the best start ended, and what such a step would gain.
     :ivar num_evaluations: evaluations of the evidence and its gradient, over all starts.
     """
 
@@ -56,25 +62,26 @@ def fit_evidence(
     statistics: SufficientStatistics,
     *,
     key: jax.Array | None = None,
-    num_starts: int = 4,
+    num_starts: int | None = None,
     max_iterations: int = 500,
 ) -> EvidenceFit:
     """Maximise evidence × hyper-prior over all continuous latent sites of a model (type-II).
 
-    The density is that of the sites in their own units (no Jacobian of the unconstrained scale).
-    SciPy's L-BFGS-B runs from the medians of the priors, which for the ready models come from the
-    scale of the data, and from ``num_starts − 1`` draws of the priors; the best end is returned.
-    Each evaluation costs what an evidence costs, independent of n.
+    The density is that of the sites in their own units (no Jacobian of the unconstrained scale); supports may depend
+    on other sites. SciPy's L-BFGS-B runs from the medians of the priors, which for the ready models come from the
+    scale of the data, and from draws of the priors; the best end is returned. Each evaluation costs what an evidence
+    costs, independent of n. Compiled once for a model and statistics of equal shape.
 
     Use it to look at a model quickly and to start NUTS. A point understates uncertainty
-    (Evans 2022, section 2.3.2); report posteriors from NUTS.
+    (Evans 2022, section 2.3.2); report posteriors from NUTS. Interrupted, it returns the best point so far.
 
     :param model: a NumPyro model of one argument, the statistics.
     :param statistics: from :func:`~ppl_sgp.sufficient_statistics`.
-    :param key: a JAX random key, for the further starts; ``None`` uses the medians only.
-    :param num_starts: number of starts if a key is given.
+    :param key: a JAX random key, which the further starts are drawn with; ``None`` draws the same ones each time.
+    :param num_starts: number of starts, the first of them at the medians; default 1, or 4 if a key is given.
     :param max_iterations: iterations allowed for each start.
-    :raises ValueError: if the model has no continuous latent site, or no start has a finite density.
+    :raises ValueError: if the model has no continuous latent site, no start has a finite density, or a number is not a
+        positive integer.
 
     .. doctest::
 
@@ -86,77 +93,106 @@ def fit_evidence(
         >>> fit.converged, sorted(fit.values), bool(0.05 < fit.values["noise_scale"] < 0.1)
         (True, ['amplitude', 'lengthscale', 'noise_scale'], True)
     """
-    sites = _latent_sites(model, statistics)
-    starts = [_start(sites, None)]
-    if key is not None:
-        starts += [_start(sites, k) for k in jax.random.split(key, num_starts - 1)] if num_starts > 1 else []
+    if num_starts is None:
+        num_starts = 1 if key is None else 1 + FURTHER_STARTS
+    checks.whole_number("num_starts", num_starts, 1, "fit_evidence")
+    checks.whole_number("max_iterations", max_iterations, 1, "fit_evidence")
+    _check_sites(draw_once(model, statistics))  # of the statistics as they are: what models refuse is refused here
+    model, data, starts = _starts(model, statistics, key, num_starts)
     flat, unravel = ravel_pytree(starts[0])
-    transforms = {name: biject_to(site["fn"].support) for name, site in sites.items()}
 
-    def constrained(vector):
-        return {name: transforms[name](value) for name, value in unravel(vector).items()}
+    def evaluate(vector: np.ndarray) -> tuple[float, np.ndarray]:
+        value, gradient = _joint_density(model, data, unravel(jnp.asarray(vector, flat.dtype)))
+        return float(value), np.asarray(ravel_pytree(gradient)[0], dtype=np.float64)
 
-    def negative(vector):
-        return -log_density(model, (statistics,), {}, constrained(vector))[0]
-
-    evaluate = jax.jit(jax.value_and_grad(negative))
-
-    def objective(vector):
-        value, gradient = evaluate(jnp.asarray(vector, flat.dtype))
-        return float(value), np.asarray(gradient, dtype=np.float64)
-
-    ends = []
-    for start in starts:
-        x0 = np.asarray(ravel_pytree(start)[0], dtype=np.float64)
-        if np.isfinite(objective(x0)[0]):
-            # float32 cannot resolve SciPy's default tolerance, and would be reported as a failure.
-            tolerance = {"ftol": 10 * float(jnp.finfo(flat.dtype).eps), "maxiter": max_iterations}
-            ends.append(minimize(objective, x0, jac=True, method="L-BFGS-B", options=tolerance))
-    if not ends:
+    objective = Objective(evaluate, float(jnp.finfo(flat.dtype).eps))
+    ends, interrupted = [], False
+    try:
+        for start in starts:
+            vector = np.asarray(ravel_pytree(start)[0], dtype=np.float64)
+            value, gradient = objective(vector)
+            if np.isfinite(value) and np.isfinite(gradient).all():
+                ends.append(maximise(objective, vector, max_iterations))
+    except KeyboardInterrupt:
+        if not np.isfinite(objective.best_value):
+            raise
+        interrupted = True
+    if not np.isfinite(objective.best_value):
         raise ValueError(
             "fit_evidence: the model's density is not finite at any start. Check the priors' scales against the "
-            f"data's (output scale {float(statistics.output_scale):.3g}), or pass `key` for more starts."
+            f"data's (output scale {float(statistics.output_scale):.3g}), or try more starts: `num_starts`."
         )
-    best = min(ends, key=lambda end: end.fun)
-    values = constrained(jnp.asarray(best.x, flat.dtype))
-    if not best.success:
-        checks.warn(f"fit_evidence has not converged: {best.message}. Raise `max_iterations` or rescale the data.")
-    return EvidenceFit(
-        values=values,
-        log_evidence=_log_evidence_at(model, statistics, values),
-        log_joint=-float(best.fun),
-        converged=bool(best.success),
-        message=str(best.message),
-        num_evaluations=sum(end.nfev for end in ends),
+    if interrupted:
+        x, log_joint, converged, message = objective.best_x, objective.best_value, False, INTERRUPTED
+    else:
+        best = max(ends, key=lambda end: end.value)
+        x, log_joint, converged = best.x, best.value, best.converged
+        message = f"{best.reason}; a Newton step would gain {best.gain:.1g} nats"
+    if not converged:
+        checks.warn(f"fit_evidence has not converged: {message}. {_remedy(message, flat.dtype)}")
+    values, evidence = _at(model, data, unravel(jnp.asarray(x, flat.dtype)))
+    return EvidenceFit(values, float(evidence), log_joint, converged, message, objective.num_evaluations)
+
+
+def _remedy(message: str, dtype: Any) -> str:
+    if message == INTERRUPTED:
+        return "This is the best point so far."
+    if message.startswith("the iteration limit"):
+        return "Raise `max_iterations`."
+    if dtype != jnp.float64:
+        return "Call numpyro.enable_x64() first: its rounding hides what is left to gain."
+    return (
+        "Rounding hides what is left to gain, as with a noise that is tiny against y: bound `noise_scale` away from "
+        "zero, or take the statistics with `method='qr'`. A density with a kink has no such maximum."
     )
 
 
-def _latent_sites(model: Callable[..., Any], statistics: SufficientStatistics) -> dict[str, Any]:
-    trace = draw_once(model, statistics)
-    sites = {name: s for name, s in trace.items() if s["type"] == "sample" and not s["is_observed"]}
+def _check_sites(trace: dict[str, Any]) -> None:
+    sites = {name: site for name, site in trace.items() if is_latent(site)}
     discrete = [name for name, site in sites.items() if site["fn"].is_discrete]
     if discrete or not sites:
         found = f"{discrete} are discrete" if discrete else "there are none"
         raise ValueError(f"fit_evidence needs continuous latent sites; {found}.")
-    return sites
 
 
-def _start(sites: dict[str, Any], key: jax.Array | None) -> dict[str, jax.Array]:
-    """Unconstrained values: the median of 101 prior draws (as NumPyro's ``init_to_median``), or one draw.
+def _starts(
+    model: Callable[..., Any], statistics: SufficientStatistics, key: jax.Array | None, count: int
+) -> tuple[Callable[..., Any], Any, list[dict[str, jax.Array]]]:
+    """The model as it can be compiled, the statistics on the device, and unconstrained starts."""
+    data = jax.device_put(statistics)
+    fixed = jax.random.key(0)
+    try:
+        hash(model)
+    except TypeError:
+        model = functools.partial(model)
+    try:
+        first = _start(model, data, fixed, MEDIAN_OF)
+    except (ConcretizationTypeError, TracerArrayConversionError, TracerIntegerConversionError):
+        # The model reads its statistics on the host: it is compiled for these alone.
+        model, data = functools.partial(_of_these, model, statistics), None
+        first = _start(model, data, fixed, MEDIAN_OF)
+    keys = jax.random.split(fixed if key is None else key, count)[1:]
+    return model, data, [first, *(_start(model, data, each, 1) for each in keys)]
 
-    A site with an improper prior starts where NumPyro would start it.
-    """
-    draws, count = {}, 101 if key is None else 1
-    keys = jax.random.split(jax.random.key(0) if key is None else key, len(sites))
-    for site_key, (name, site) in zip(keys, sites.items(), strict=True):
-        fn = site["fn"]
-        value = site["value"] if is_improper(fn) else jnp.median(fn.sample(site_key, (count,)), axis=0)
-        draws[name] = biject_to(fn.support).inv(value)
-    return draws
+
+def _of_these(model: Callable[..., Any], statistics: SufficientStatistics, _: None) -> None:
+    model(statistics)
 
 
-def _log_evidence_at(model: Callable[..., Any], statistics: SufficientStatistics, values: dict[str, Any]) -> float:
-    substituted = handlers.seed(handlers.substitute(model, values), jax.random.key(0))
-    sites = compressed_sites(handlers.trace(substituted).get_trace(statistics))
-    parts = [log_evidence(fn.statistics, fn.prior, fn.noise_scale) for fn in sites.values() if hasattr(fn, "prior")]
-    return float(sum(jnp.sum(part) for part in parts)) if parts else float("nan")
+_start = jax.jit(unconstrained_medians, static_argnums=(0, 3))
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _joint_density(model: Callable[..., Any], statistics: Any, z: dict[str, Any]) -> Any:
+    """Density of the sites in their own units at unconstrained values, and its gradient in these."""
+    return jax.value_and_grad(lambda z: log_density(constrained(model, z), (statistics,), {}, {})[0])(z)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _at(model: Callable[..., Any], statistics: Any, z: dict[str, Any]) -> tuple[dict[str, Any], jax.Array]:
+    """Values of the sites at unconstrained values, and the log evidence there."""
+    trace = log_density(constrained(model, z), (statistics,), {}, {})[1]
+    sites = compressed_sites(trace).values()
+    parts = [jnp.sum(log_evidence(fn.statistics, fn.prior, fn.noise_scale)) for fn in sites if hasattr(fn, "prior")]
+    values = {name: trace[name]["value"] for name in z}
+    return values, jnp.sum(jnp.stack(parts)) if parts else jnp.asarray(jnp.nan)

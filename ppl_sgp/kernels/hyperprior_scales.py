@@ -20,9 +20,11 @@ LOG_LENGTHSCALE_SPREAD = 1.0
 def lengthscale_prior(input_scale: Any) -> tuple[jax.Array, float]:
     """Median and log standard deviation of the default log-normal prior of lengthscales.
 
-    The median is ``√d/2`` standard deviations of each input: with d inputs, distances between
-    standardised rows grow as √d. The central 95% is a factor 7 either way. An input that never
-    varies gets the median for unit scale; its lengthscale cannot matter.
+    The median is ``√d/2`` standard deviations of each input: with d inputs that vary, distances
+    between standardised rows grow as √d. The central 95% is a factor 7 either way. An input that
+    never varies has no unit to take a scale from, and its lengthscale cannot matter: it gets the
+    geometric mean of the others (one without others), so that a lengthscale shared by all inputs,
+    at the geometric mean of their medians, is that of the inputs that vary.
 
     :param input_scale: standard deviation of each input, shape (d,).
     :return: medians, shape (d,), and the standard deviation of the log lengthscale.
@@ -30,13 +32,15 @@ def lengthscale_prior(input_scale: Any) -> tuple[jax.Array, float]:
     .. doctest::
 
         >>> import jax.numpy as jnp
-        >>> median, spread = lengthscale_prior(jnp.array([2.0, 0.0, 1.0, 1.0]))
+        >>> median, spread = lengthscale_prior(jnp.array([4.0, 0.0, 2.0, 1.0, 2.0]))
         >>> median.tolist(), spread
-        ([2.0, 1.0, 1.0, 1.0], 1.0)
+        ([4.0, 2.0, 2.0, 1.0, 2.0], 1.0)
     """
     input_scale = jnp.asarray(input_scale)
-    varying = jnp.where(input_scale > 0, input_scale, 1)
-    return varying * (input_scale.shape[-1] ** 0.5 / 2), LOG_LENGTHSCALE_SPREAD
+    varies = input_scale > 0
+    count = jnp.maximum(jnp.sum(varies), 1).astype(input_scale.dtype)
+    typical = jnp.exp(jnp.sum(jnp.log(jnp.where(varies, input_scale, 1))) / count)
+    return jnp.where(varies, input_scale, typical) * count**0.5 / 2, LOG_LENGTHSCALE_SPREAD
 
 
 def log_normal_by_mode(mode: float, variance: float, unit: Any = 1.0) -> dist.LogNormal:

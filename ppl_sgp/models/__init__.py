@@ -6,6 +6,7 @@ from .discrete_weights import DiscreteWeights as DiscreteWeights
 from .discrete_weights import discrete_weights as discrete_weights
 from .fourier_gp import FourierGP as FourierGP
 from .fourier_gp import fourier_gp as fourier_gp
+from .kernel_model import KernelModel as KernelModel
 from .relevance_vector_classifier import RelevanceVectorClassifier as RelevanceVectorClassifier
 from .relevance_vector_classifier import relevance_vector_classifier as relevance_vector_classifier
 from .relevance_vector_machine import RelevanceVectorMachine as RelevanceVectorMachine

@@ -6,23 +6,27 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpyro
 import numpyro.distributions as dist
 
+from .._internal import checks
+from .._internal.by_value import EqualByValue
 from ..bases.basis import Basis
 from ..kernels import Kernel, SquaredExponential
 from ..kernels.hyperprior_scales import lengthscale_prior
+from ..priors import DiagonalPrior, WeightPrior
 from ..sites.observe import observe
 from ..statistics.statistics import SufficientStatistics
-from .hyperpriors import check_statistics, log_normal, sample
+from .hyperpriors import check_amplitudes, check_statistics, log_normal, refuse_amplitudes, sample, scale_of_outputs
 
 #: Log standard deviations of the default priors of the amplitude and of the noise.
 AMPLITUDE_SPREAD, NOISE_SPREAD = 1.0, 1.5
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class BasisGP:
+class BasisGP(EqualByValue):
     """A NumPyro model of one argument, the statistics; made by :func:`basis_gp`, which says what it samples."""
 
     kernel: Callable[..., Kernel] | None
@@ -46,25 +50,35 @@ class BasisGP:
         check_statistics("basis_gp", statistics)
         self._observe(statistics, statistics.basis.input_dim > 1)
 
-    def kernel_at(self, draw: dict[str, Any], basis: Basis) -> Kernel:
-        """The kernel of one draw of the latent sites, by name; what the model holds fixed is known to it."""
+    def kernel_at(self, draw: dict[str, Any], basis: Basis, output: int = 0) -> Kernel:
+        """See :meth:`KernelModel.kernel_at`."""
         shape = {name: draw.get(name, value) for name, value in self.shape.items()}
         lengthscale, amplitude = draw.get("lengthscale", self.lengthscale), draw.get("amplitude", self.amplitude)
-        return self._family(basis)(lengthscale, amplitude, **shape)
+        return self._family(basis)(lengthscale, amplitude[output] if jnp.ndim(amplitude) else amplitude, **shape)
 
     def _family(self, basis: Any) -> Callable[..., Kernel]:
         return self.kernel or SquaredExponential
 
     def _observe(self, statistics: SufficientStatistics, ard: bool) -> None:
-        basis, scale = statistics.basis, statistics.output_scale
+        basis, scale = statistics.basis, scale_of_outputs(statistics)
         kernel = self._family(basis)
         median, spread = lengthscale_prior(statistics.input_scale)
         each, shared = dist.LogNormal(jnp.log(median), spread), dist.LogNormal(jnp.mean(jnp.log(median)), spread)
         lengthscale = sample("lengthscale", self.lengthscale, each.to_event(1) if ard else shared, ["input"])
-        amplitude = sample("amplitude", self.amplitude, log_normal(scale, AMPLITUDE_SPREAD))
-        noise_scale = sample("noise_scale", self.noise_scale, log_normal(0.3 * scale, NOISE_SPREAD))
+        amplitude = sample("amplitude", self.amplitude, log_normal(scale, AMPLITUDE_SPREAD), ["output"])
+        noise_scale = sample("noise_scale", self.noise_scale, log_normal(0.3 * scale, NOISE_SPREAD), ["output"])
         shape = {name: sample(name, value) for name, value in self.shape.items()}
-        prior = basis.weight_prior(kernel(lengthscale, amplitude, **shape))
+        check_amplitudes("basis_gp", amplitude, statistics)
+
+        def prior_of(amplitude: Any) -> WeightPrior:
+            return basis.weight_prior(kernel(lengthscale, amplitude, **shape))
+
+        if jnp.ndim(amplitude):
+            prior = jax.vmap(prior_of)(jnp.asarray(amplitude, checks.common_dtype(amplitude)))
+            if not isinstance(prior, DiagonalPrior):
+                refuse_amplitudes("basis_gp", type(prior))
+        else:
+            prior = prior_of(amplitude)
         numpyro.deterministic("effective_features", prior.effective_features)
         observe("y", statistics, prior, noise_scale)
 
@@ -83,16 +97,17 @@ def basis_gp(
     hold one lengthscale frozen (:class:`~ppl_sgp.GridEigenBasis`, :class:`~ppl_sgp.NystromBasis`) need it
     fixed here as well, and sample the amplitude. Sites and default priors are those of
     :func:`fourier_gp`, with one lengthscale an input. The cost is that of the basis's prior:
-    :func:`~ppl_sgp.evidence_cost`.
+    :func:`~ppl_sgp.evidence_cost`. With several outputs, a basis whose weights are correlated
+    (:class:`~ppl_sgp.InterpolationBasis`) takes one amplitude for all of them, so give it one.
 
     :param kernel: class of the kernel, or a function of (lengthscale, amplitude); default squared exponential.
     :param lengthscale: a NumPyro distribution, or a number or array to hold fixed.
-    :param amplitude: a NumPyro distribution, or a number to hold fixed.
-    :param noise_scale: a NumPyro distribution, or a number to hold fixed; with q outputs, shape (q,) is allowed.
+    :param amplitude: a NumPyro distribution, or a number to hold fixed; with q outputs, of shape () or (q,).
+    :param noise_scale: likewise.
     :param shape: priors or values of further kernel parameters, such as ``alpha``.
     :return: a picklable callable of one argument, the statistics.
-    :raises ValueError: for a kernel with values; when called, for a basis without a prior for this kernel, or y
-        identically zero.
+    :raises ValueError: for a kernel with values; when called, for a basis without a prior for this kernel, y
+        identically zero, or an amplitude an output where weights are correlated.
 
     .. doctest::
 

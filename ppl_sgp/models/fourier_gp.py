@@ -54,12 +54,15 @@ def fourier_gp(
     - amplitude: log-normal, median rms, log sd 1.
     - noise_scale: log-normal, median 0.3 rms, log sd 1.5 (95%: 0.016 to 5.7 rms).
 
+    With q > 1 outputs, which may have different units, ``amplitude``, ``noise_scale`` and ``effective_features`` have
+    shape (q,), each output with its own rms; lengthscales are shared.
+
     An evidence costs O(m³), or O(m·rank²) when the numerical rank is low; never depends on n.
 
     :param kernel: class of the kernel; default that of the basis's proposal.
     :param lengthscale: a NumPyro distribution, or a number or array to hold fixed.
-    :param amplitude: a NumPyro distribution, or a number to hold fixed.
-    :param noise_scale: a NumPyro distribution, or a number to hold fixed; with q outputs, shape (q,) is allowed.
+    :param amplitude: a NumPyro distribution, or a number to hold fixed; with q outputs, of shape () or (q,).
+    :param noise_scale: likewise.
     :param shape: priors or values of further kernel parameters, such as ``alpha``.
     :return: a picklable callable of one argument, the statistics.
     :raises ValueError: when called, for statistics of another basis, or y identically zero.

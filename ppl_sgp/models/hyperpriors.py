@@ -12,6 +12,7 @@ import numpyro.distributions as dist
 from .._internal import checks
 from ..bases.fourier import FourierBasis
 from ..bases.rotated import RotatedBasis
+from ..priors import WeightPrior
 from ..statistics.statistics import SufficientStatistics
 
 #: Mean of y in units of its standard deviation that a GP of mean zero can follow.
@@ -28,15 +29,38 @@ def sample(name: str, value: Any, default: Any = None, event_dims: list[str] | N
 
 
 def log_normal(median: Any, spread: float) -> dist.Distribution:
-    """Log-normal with the given median and standard deviation of the logarithm."""
-    return dist.LogNormal(jnp.log(jnp.asarray(median)), spread)
+    """Log-normal with the given median, () or (q,), and standard deviation of the logarithm."""
+    return dist.LogNormal(jnp.log(jnp.asarray(median)), spread).to_event(jnp.ndim(median))
 
 
-def weight_scale(statistics: SufficientStatistics) -> Any:
-    """Standard deviation of independent weights with which the features explain the size of y: √(rms²·n/tr A)."""
+def scale_of_outputs(statistics: SufficientStatistics) -> Any:
+    """Root mean square of y: a number for one output, of several each one's own, shape (q,)."""
+    return statistics.output_scales if statistics.num_outputs > 1 else statistics.output_scale
+
+
+def check_amplitudes(owner: str, amplitude: Any, statistics: SufficientStatistics) -> None:
+    """Refuse amplitudes that are not positive, or neither one for all outputs nor one for each."""
+    checks.positive("amplitude", amplitude, owner)
+    if jnp.shape(amplitude) not in ((), (statistics.num_outputs,)):
+        raise ValueError(
+            f"{owner}: `amplitude` must be a number for all outputs, or one for each of {statistics.num_outputs}; got "
+            f"shape {jnp.shape(amplitude)}."
+        )
+
+
+def refuse_amplitudes(owner: str, prior: type[WeightPrior]) -> None:
+    """Say that correlated weights have one covariance for all outputs."""
+    raise ValueError(
+        f"{owner}: a {prior.__name__} has one amplitude for all outputs. Divide each column of y by its scale and pass "
+        "one amplitude, such as `amplitude=dist.LogNormal(0.0, 1.0)`, or use the statistics of one output at a time."
+    )
+
+
+def weight_unit(statistics: SufficientStatistics) -> Any:
+    """Standard deviation of independent weights with which f has mean square one over the rows: √(n/tr A)."""
     moments = statistics.moments
     trace = moments.gram.sum() if moments.gram.ndim == 1 else moments.gram.trace()
-    return statistics.output_scale * (moments.num_rows / trace) ** 0.5
+    return (moments.num_rows / trace) ** 0.5
 
 
 def check_statistics(owner: str, statistics: Any) -> None:
@@ -63,8 +87,7 @@ def check_statistics(owner: str, statistics: Any) -> None:
     if excess is not None:
         checks.warn(
             f"The mean of y ({excess[0]:.3g}) is large against its standard deviation ({excess[1]:.3g}), but the GP "
-            "has mean zero. Subtract the mean first, and add it to predictions.",
-            stacklevel=3,
+            "has mean zero. Subtract the mean first, and add it to predictions."
         )
 
 
@@ -96,7 +119,7 @@ def require_fourier(owner: str, statistics: SufficientStatistics, remedy: str) -
 
 
 def feature_unit(statistics: SufficientStatistics) -> Any:
-    """Weights with which each feature alone has the mean square of y: rms·√(n/A_jj), shape (m,).
+    """Weights with which each feature alone has mean square one over the rows: √(n/A_jj), shape (m,).
 
     Of statistics rotated with a diagonal prior, the units are those of the features before. A feature that is zero at
     all rows gets the largest unit of the others.
@@ -107,4 +130,4 @@ def feature_unit(statistics: SufficientStatistics) -> Any:
         T = jnp.asarray(statistics.basis.rotation)  # TTᵀ is the prior covariance S₀⁻¹, and T⁻¹ = TᵀS₀
         square = (T / jnp.sum(T**2, axis=1)[:, None]) ** 2 @ square
     least = jnp.min(jnp.where(square > 0, square, jnp.inf))
-    return statistics.output_scale * (moments.num_rows / jnp.maximum(square, least)) ** 0.5
+    return (moments.num_rows / jnp.maximum(square, least)) ** 0.5

@@ -14,6 +14,7 @@ from numpyro import handlers
 from numpyro.infer import NUTS, Gibbs
 
 from .._internal import checks
+from .._internal.by_value import EqualByValue
 from ..bases.rotated import RotatedBasis
 from ..inference.gibbs import StatisticsGibbs
 from ..posteriors.weight_posterior import weight_posterior
@@ -22,14 +23,21 @@ from ..sites.observe import observe, observe_weights
 from ..sites.whitening import whitened_weights
 from ..statistics.statistics import SufficientStatistics
 from .basis_gp import NOISE_SPREAD
-from .hyperpriors import check_statistics, feature_unit, log_normal, require_one_output, sample
+from .hyperpriors import (
+    check_statistics,
+    feature_unit,
+    log_normal,
+    require_one_output,
+    sample,
+    scale_of_outputs,
+)
 from .shrinkage import FEATURE, GammaPrecision, Horseshoe, checked_hyper_prior
 
 WEIGHTS = ("marginal", "whitened", "explicit")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class RelevanceVectorMachine:
+class RelevanceVectorMachine(EqualByValue):
     """A NumPyro model of one argument, the statistics; made by :func:`relevance_vector_machine`."""
 
     hyper_prior: GammaPrecision | Horseshoe
@@ -40,8 +48,8 @@ class RelevanceVectorMachine:
         """Sample hyperparameters, and weights if they are kept, and observe the compressed data."""
         check_statistics("relevance_vector_machine", statistics)
         self._check_coordinates(statistics)
-        default = log_normal(0.3 * statistics.output_scale, NOISE_SPREAD)
-        noise_scale = sample("noise_scale", self.noise_scale, default)
+        default = log_normal(0.3 * scale_of_outputs(statistics), NOISE_SPREAD)
+        noise_scale = sample("noise_scale", self.noise_scale, default, ["output"])
         scale = self._scale(statistics, noise_scale)
         if self.weights == "marginal":
             observe("y", statistics, DiagonalPrior(scale), noise_scale)
@@ -60,7 +68,8 @@ class RelevanceVectorMachine:
 
         :param statistics: from :func:`~ppl_sgp.sufficient_statistics`, not rotated.
         """
-        return statistics.rotate(DiagonalPrior(feature_unit(statistics) / statistics.num_features**0.5))
+        unit = statistics.output_scale * feature_unit(statistics)
+        return statistics.rotate(DiagonalPrior(unit / statistics.num_features**0.5))
 
     def gibbs(self) -> Gibbs:
         """A kernel for ``MCMC`` that draws weights and scales in turn. One O(m³) factorisation a sweep.
@@ -105,7 +114,11 @@ class RelevanceVectorMachine:
                 )
 
     def _scale(self, statistics: SufficientStatistics, noise_scale: Any) -> jax.Array:
-        return self.hyper_prior.sample(*_units(statistics, noise_scale))
+        """Prior standard deviations of the weights: (m,), or (q, m), the same pattern in the unit of each output."""
+        scale = self.hyper_prior.sample(*_units(statistics, noise_scale))
+        if statistics.num_outputs == 1:
+            return scale
+        return jnp.asarray(statistics.output_scales, scale.dtype)[:, None] * scale[None, :]
 
     def _draw_weights(self, statistics: Any, rng_key: jax.Array, gibbs_sites: Any, hmc_sites: Any) -> dict[str, Any]:
         noise_scale = hmc_sites.get("noise_scale", self.noise_scale)
@@ -120,9 +133,17 @@ class RelevanceVectorMachine:
 
 
 def _units(statistics: SufficientStatistics, noise_scale: Any) -> tuple[jax.Array, Any]:
-    """Units of the weights, in the user's dtype, and the standard error of a mean of n values, over y's size."""
+    """Units of the weights, in the user's dtype, and the standard error of a mean of n values, over y's size.
+
+    Of several outputs, weights are relative to each output's size, and the standard error is the geometric mean.
+    """
+    relative = noise_scale / scale_of_outputs(statistics)
     unit = jnp.asarray(feature_unit(statistics), jnp.result_type(float))
-    return unit, noise_scale / (statistics.output_scale * statistics.num_rows**0.5)
+    if statistics.num_outputs > 1:
+        relative = jnp.exp(jnp.mean(jnp.log(relative)))
+    else:
+        unit = statistics.output_scale * unit
+    return unit, relative / statistics.num_rows**0.5
 
 
 def relevance_vector_machine(
@@ -144,10 +165,11 @@ def relevance_vector_machine(
     have many modes; compare chains.
 
     Sites: those of the hyper-prior, ``precision`` (m,) or ``local_scale`` (m,), ``global_scale`` and ``slab``;
-    ``noise_scale``, by default log-normal around 0.3 times the root mean square of y; ``weights`` (m,) if kept.
+    ``noise_scale``, by default log-normal around 0.3 times the root mean square of y; ``weights`` (m,) if kept. Several
+    outputs share the hyper-prior's sites, relative to each output's size, and have a noise each, shape (q,).
 
     :param hyper_prior: :class:`~ppl_sgp.models.GammaPrecision`, the default, or :class:`~ppl_sgp.models.Horseshoe`.
-    :param noise_scale: a NumPyro distribution, or a number to hold fixed.
+    :param noise_scale: a NumPyro distribution, or a number to hold fixed; with q outputs, of shape () or (q,).
     :param weights: ``"marginal"``, ``"whitened"`` or ``"explicit"``.
     :return: a picklable callable of one argument, the statistics.
     :raises ValueError: for an unknown ``weights``; when called, for y identically zero, statistics rotated in

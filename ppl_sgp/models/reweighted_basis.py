@@ -10,12 +10,23 @@ import numpyro
 import numpyro.distributions as dist
 
 from .._internal import checks
+from .._internal.by_value import EqualByValue
 from ..evidence import evidence_cost
 from ..kernels.hyperprior_scales import log_normal_by_mode
 from ..priors import DiagonalPrior, HouseholderPrior, WeightPrior
 from ..sites.observe import observe
 from ..statistics.statistics import SufficientStatistics
-from .hyperpriors import check_statistics, require_fourier, sample, weight_scale
+from .basis_gp import AMPLITUDE_SPREAD
+from .hyperpriors import (
+    check_amplitudes,
+    check_statistics,
+    log_normal,
+    refuse_amplitudes,
+    require_fourier,
+    sample,
+    scale_of_outputs,
+    weight_unit,
+)
 
 #: Mode and variance of the log-normal hyper-priors, of prior variances and of the noise variance, in units of the
 #: natural weight variance and of the mean square of y (Evans 2022, section 5.4.2; there the mode of the noise is
@@ -24,31 +35,48 @@ VARIANCE_PRIOR, NOISE_PRIOR = (1.0, 100.0), (0.1, 0.04)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class ReweightedBasis:
+class ReweightedBasis(EqualByValue):
     """A NumPyro model of one argument, the statistics; made by :func:`reweighted_basis`, which says what it samples."""
 
     reflections: int
     scale: Any
+    amplitude: Any
     noise_scale: Any
 
     def __call__(self, statistics: SufficientStatistics) -> None:
         """Sample variances and observe the compressed data."""
         check_statistics("reweighted_basis", statistics)
         self._check_reflections(statistics)
-        scale = self._scales(statistics, statistics.num_features)
-        prior: WeightPrior = DiagonalPrior(scale)
+        scale, amplitude = self._scales(statistics, statistics.num_features), self._amplitude(statistics)
+        prior: WeightPrior = _scaled(scale, amplitude)
         if self.reflections:
+            if jnp.ndim(amplitude):
+                refuse_amplitudes("reweighted_basis", HouseholderPrior)
             free = dist.Normal(0.0, 1.0).expand([self.reflections, statistics.num_orthonormal]).to_event(2)
-            prior = HouseholderPrior(scale, numpyro.sample("reflections", free))
+            prior = HouseholderPrior(amplitude * scale, numpyro.sample("reflections", free))
         self._observe(statistics, prior)
 
     def _scales(self, statistics: SufficientStatistics, count: int) -> Any:
-        default = log_normal_by_mode(*VARIANCE_PRIOR, weight_scale(statistics)).expand([count]).to_event(1)
+        # Of several outputs, amplitudes have the unit of y.
+        unit = weight_unit(statistics) * (statistics.output_scale if self._one_size(statistics) else 1.0)
+        default = log_normal_by_mode(*VARIANCE_PRIOR, unit).expand([count]).to_event(1)
         return sample("scale", self.scale, default, ["feature"])
 
+    def _one_size(self, statistics: SufficientStatistics) -> bool:
+        return self.amplitude is None and statistics.num_outputs == 1
+
+    def _amplitude(self, statistics: SufficientStatistics) -> Any:
+        if self._one_size(statistics):
+            return 1.0
+        default = log_normal(scale_of_outputs(statistics), AMPLITUDE_SPREAD)
+        amplitude = sample("amplitude", self.amplitude, default, ["output"])
+        check_amplitudes("reweighted_basis", amplitude, statistics)
+        return amplitude
+
     def _observe(self, statistics: SufficientStatistics, prior: WeightPrior) -> None:
-        default = log_normal_by_mode(*NOISE_PRIOR, statistics.output_scale)
-        observe("y", statistics, prior, sample("noise_scale", self.noise_scale, default))
+        unit = scale_of_outputs(statistics)
+        default = log_normal_by_mode(*NOISE_PRIOR, unit).to_event(jnp.ndim(unit))
+        observe("y", statistics, prior, sample("noise_scale", self.noise_scale, default, ["output"]))
 
     def _check_reflections(self, statistics: SufficientStatistics) -> None:
         if self.reflections and not statistics.num_orthonormal:
@@ -73,7 +101,9 @@ class ReweightedBasis:
         )
 
 
-def reweighted_basis(reflections: int = 0, *, scale: Any = None, noise_scale: Any = None) -> ReweightedBasis:
+def reweighted_basis(
+    reflections: int = 0, *, scale: Any = None, amplitude: Any = None, noise_scale: Any = None
+) -> ReweightedBasis:
     """GP regression with the kernel ``φ(x)ᵀS⁻¹φ(z)`` of any basis, S sampled (Evans 2022, section 5.2).
 
     Which of the three tiers it runs in follows from the statistics it is given (``model.describe(stats)``):
@@ -89,11 +119,18 @@ def reweighted_basis(reflections: int = 0, *, scale: Any = None, noise_scale: An
     mode 1 and variance 100 in units of ``rms²·n/tr A`` (all weights together then explain y), and of the noise
     variance with mode 0.1 and variance 0.04 in units of rms², rms² being the mean square of y.
 
+    With q > 1 outputs, which may have different units, ``scale`` is shared, in units of ``√(n/tr A)``, and multiplied
+    by a site ``amplitude`` (q,): about the standard deviation of f, by default log-normal with median rms, the output's
+    own, and log sd 1. ``noise_scale`` has shape (q,), too.
+
     :param reflections: the number k of Householder reflections.
     :param scale: a NumPyro distribution over (m,) standard deviations, or an array to hold fixed.
-    :param noise_scale: a NumPyro distribution, or a number to hold fixed.
+    :param amplitude: a NumPyro distribution, or a number to hold fixed, that multiplies ``scale``; of shape () or (q,).
+        Default 1 for one output.
+    :param noise_scale: a NumPyro distribution, or a number to hold fixed; with q outputs, of shape () or (q,).
     :return: a picklable callable of one argument, the statistics.
-    :raises ValueError: when called, for reflections without orthonormal features, or y identically zero.
+    :raises ValueError: when called, for reflections without orthonormal features, y identically zero, or reflections
+        with an amplitude an output.
 
     .. doctest::
 
@@ -105,7 +142,15 @@ def reweighted_basis(reflections: int = 0, *, scale: Any = None, noise_scale: An
         O(m) an evidence with its gradient
     """
     checks.whole_number("reflections", reflections, 0, "reweighted_basis")
-    return ReweightedBasis(reflections, scale, noise_scale)
+    return ReweightedBasis(reflections, scale, amplitude, noise_scale)
+
+
+def _scaled(scale: Any, amplitude: Any) -> DiagonalPrior:
+    """One prior, or one for each of several amplitudes."""
+    if jnp.ndim(amplitude) == 0:
+        return DiagonalPrior(amplitude * scale)
+    scale = jnp.asarray(scale)
+    return DiagonalPrior(jnp.asarray(amplitude)[:, None] * jnp.broadcast_to(scale, (len(amplitude), scale.shape[-1])))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -119,10 +164,10 @@ class FreeSpectrumGP(ReweightedBasis):
         require_fourier("free_spectrum_gp", statistics, remedy)
         # A cosine and a sine share the variance of their frequency: the kernel is stationary.
         scale = jnp.tile(self._scales(statistics, statistics.num_features // 2), 2)
-        self._observe(statistics, DiagonalPrior(scale))
+        self._observe(statistics, _scaled(scale, self._amplitude(statistics)))
 
 
-def free_spectrum_gp(*, scale: Any = None, noise_scale: Any = None) -> FreeSpectrumGP:
+def free_spectrum_gp(*, scale: Any = None, amplitude: Any = None, noise_scale: Any = None) -> FreeSpectrumGP:
     """GP regression with a free stationary kernel: one variance for each frequency of a Fourier basis.
 
     In the limit of many frequencies any continuous stationary kernel that has a spectral density (Evans 2022,
@@ -132,7 +177,8 @@ def free_spectrum_gp(*, scale: Any = None, noise_scale: Any = None) -> FreeSpect
     the observed ``y``. Default priors as in :func:`reweighted_basis`.
 
     :param scale: a NumPyro distribution over (m/2,) standard deviations, or an array to hold fixed.
-    :param noise_scale: a NumPyro distribution, or a number to hold fixed.
+    :param amplitude: as there.
+    :param noise_scale: a NumPyro distribution, or a number to hold fixed; with q outputs, of shape () or (q,).
     :return: a picklable callable of one argument, the statistics.
     :raises ValueError: when called, for statistics of another basis, or y identically zero.
 
@@ -142,4 +188,4 @@ def free_spectrum_gp(*, scale: Any = None, noise_scale: Any = None) -> FreeSpect
         >>> sgp.models.free_spectrum_gp(noise_scale=0.1).noise_scale
         0.1
     """
-    return FreeSpectrumGP(0, scale, noise_scale)
+    return FreeSpectrumGP(0, scale, amplitude, noise_scale)

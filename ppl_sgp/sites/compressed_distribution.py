@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 from numpyro.distributions import constraints
-from numpyro.primitives import _PYRO_STACK, plate
+from numpyro.primitives import _PYRO_STACK
 
 from .._internal import checks
 from .._internal.batching import full_precision
@@ -71,9 +71,10 @@ class CompressedDistribution(dist.Distribution):
 
 def _refuse_plates(owner: str, batch_shape: tuple[int, ...], own_shape: tuple[int, ...]) -> None:
     """``own_shape`` is that of the outputs: the one batch which does not repeat the data."""
-    plates = [handler for handler in _PYRO_STACK if isinstance(handler, plate)]
+    # NumPyro's plates, and those that stand in for them while it enumerates discrete sites.
+    plates = [handler for handler in _PYRO_STACK if hasattr(handler, "subsample_size")]
     subsampled = [p for p in plates if p.subsample_size != p.size]
-    repeated = bool(plates) and int(np.prod(batch_shape)) != int(np.prod(own_shape))
+    repeated = bool(plates) and int(np.prod(not_enumerated(batch_shape))) != int(np.prod(own_shape))
     if subsampled or repeated:
         name = (subsampled or plates)[-1].name
         raise ValueError(
@@ -82,6 +83,15 @@ def _refuse_plates(owner: str, batch_shape: tuple[int, ...], own_shape: tuple[in
             "`sgp.observe` outside the data plate: no plate or subsampling is needed, since its cost does not "
             "depend on the number of rows. A plate over outputs must have the size of y's columns."
         )
+
+
+def not_enumerated(batch_shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The batch without the axes, left of all plates, along which NumPyro sums over values of discrete sites."""
+    for handler in _PYRO_STACK:
+        first = getattr(handler, "first_available_dim", None)
+        if first is not None:
+            return batch_shape[max(0, len(batch_shape) + first + 1) :]
+    return batch_shape
 
 
 def check_arguments(owner: str, statistics: Any, noise_scale: Any) -> None:
@@ -106,13 +116,14 @@ def require_precision(owner: str, statistics: SufficientStatistics, dtype: Any) 
     if dtype == jnp.float64 or not checks.is_concrete(compressed.log_constant, compressed.projection):
         return
     size = float(np.max(np.abs(compressed.log_constant)))
-    signal = np.sqrt(np.max(statistics.moments.sum_squares / statistics.moments.num_rows))
-    noise = np.sqrt(np.min(compressed.reference_variance))
-    if size > 2e6 or noise < 3e-4 * signal:
+    # Of each output, which may have units of their own.
+    signal, noise = np.atleast_1d(statistics.output_scales), np.atleast_1d(np.sqrt(compressed.reference_variance))
+    small = noise < 3e-4 * signal
+    if size > 2e6 or small.any():
         reason = (
             f"a log evidence of about {size:.1e} nats is rounded to {np.spacing(np.float32(size)):.2g}"
             if size > 2e6
-            else f"the residual standard deviation is {noise / signal:.1e} of the signal"
+            else f"the residual standard deviation is {(noise[small] / signal[small]).min():.1e} of the signal"
         )
         raise ValueError(
             f"{owner}: float32 cannot resolve the evidence of these data: {reason}. Call numpyro.enable_x64() "

@@ -10,7 +10,7 @@ import numpyro
 
 from ..priors import WeightPrior
 from ..statistics.statistics import SufficientStatistics
-from .compressed_distribution import CompressedDistribution
+from .compressed_distribution import CompressedDistribution, not_enumerated
 from .compressed_normal import CompressedNormal
 from .sparse_gp import SparseGP
 
@@ -18,7 +18,8 @@ from .sparse_gp import SparseGP
 def observe(name: str, statistics: SufficientStatistics, prior: WeightPrior, noise_scale: Any) -> jax.Array:
     """Observe the data, with the weights marginalised: ``sample(name, SparseGP(...), obs=statistics.projection)``.
 
-    Call it outside any data plate. For the prior predictive use
+    Call it outside any data plate. Discrete sites that NumPyro sums over (with funsor) may make a batch of parameters;
+    several outputs are then observed inside a plate of their number. For the prior predictive use
     ``Predictive(numpyro.handlers.uncondition(model), num_samples=...)(key, statistics)``.
 
     :param name: name of the site.
@@ -73,11 +74,14 @@ def observe_weights(name: str, statistics: SufficientStatistics, weights: Any, n
 
 def _observe(name: str, site: CompressedDistribution) -> jax.Array:
     projection = site.statistics.projection
-    if site.batch_shape != jnp.shape(projection)[:-1]:
+    outputs, batch = jnp.shape(projection)[:-1], not_enumerated(site.batch_shape)
+    extra = len(batch) - len(outputs)
+    if batch[extra:] != outputs or any(size != 1 for size in batch[:extra]):
         raise ValueError(
             f"observe: the parameters of {name!r} make a batch of shape {site.batch_shape}, but the data are one "
-            f"observation for each output, shape {jnp.shape(projection)[:-1]}: they would be counted again for each "
-            "member. Noise known to differ between rows goes into `sufficient_statistics(..., row_weights=...)`; a "
-            "batch of parameters goes through `jax.vmap`, or `SparseGP(...).log_prob`."
+            f"observation for each output, shape {outputs}: they would be counted again for each member. Noise known "
+            "to differ between rows goes into `sufficient_statistics(..., row_weights=...)`; a batch of parameters "
+            "through `jax.vmap`, or `SparseGP(...).log_prob`. Beside discrete sites that NumPyro sums over, several "
+            "outputs need a plate, `numpyro.plate('output', q)`."
         )
     return numpyro.sample(name, site, obs=projection)

@@ -6,9 +6,11 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 from numpyro import handlers
 from numpyro.distributions import ImproperUniform
 from numpyro.distributions.distribution import ExpandedDistribution, MaskedDistribution
+from numpyro.distributions.transforms import biject_to
 from numpyro.infer.initialization import init_to_uniform
 
 from .._internal import checks
@@ -94,6 +96,45 @@ def observed_site(model: Callable[..., Any], data: Any, site: str | None) -> Obs
             "model as its argument, or in a tuple or dictionary."
         )
     return ObservedSite(site, statistics, latent)
+
+
+def unconstrained_medians(
+    model: Callable[..., Any], statistics: Any, key: jax.Array, num_draws: int
+) -> dict[str, jax.Array]:
+    """Unconstrained values of the latent sites, each the median of draws of its prior given the sites before it.
+
+    As NumPyro's ``init_to_median``; a site with an improper prior starts where NumPyro would start it.
+
+    :param num_draws: draws of each site; one makes a joint draw of the prior.
+    """
+
+    def median(site: dict[str, Any]) -> Any:
+        if not is_latent(site) or is_improper(site["fn"]):
+            return _improper(site)
+        fn, arguments = site["fn"], site["kwargs"]
+        keys = jax.random.split(arguments["rng_key"], num_draws)
+        bijection = biject_to(fn.support)
+        draws = jax.vmap(lambda key: bijection.inv(fn.sample(key, arguments["sample_shape"])))(keys)
+        return bijection(jnp.median(draws, axis=0))
+
+    seeded = handlers.substitute(handlers.seed(model, key), substitute_fn=median)
+    trace = handlers.trace(seeded).get_trace(statistics)
+    # A support may depend on sites before: the bijection is that of the trace.
+    return {name: biject_to(s["fn"].support).inv(s["value"]) for name, s in trace.items() if is_latent(s)}
+
+
+def constrained(model: Callable[..., Any], values: dict[str, Any]) -> Callable[..., Any]:
+    """The model with its latent sites at unconstrained ``values``, without the volume of the change of variables."""
+
+    def substitute(site: dict[str, Any]) -> Any:
+        return biject_to(site["fn"].support)(values[site["name"]]) if site["name"] in values else None
+
+    return handlers.substitute(model, substitute_fn=substitute)
+
+
+def is_latent(site: dict[str, Any]) -> bool:
+    """Whether a site is sampled and not observed."""
+    return site["type"] == "sample" and not site["is_observed"]
 
 
 def is_improper(fn: Any) -> bool:

@@ -121,12 +121,17 @@ class SufficientStatistics:
         return (self.moments.sum_squares.mean() / self.moments.num_rows) ** 0.5
 
     @property
+    def output_scales(self) -> Any:
+        """Root mean square of y about zero, each output's own: shape (q,), or () for a one-dimensional y."""
+        return (self.moments.sum_squares / self.moments.num_rows) ** 0.5
+
+    @property
     def input_scale(self) -> Any:
         """Standard deviation of each input, shape (d,); zero for one that never varies."""
         moments = self.moments
+        scale = (moments.x_square / moments.num_rows) ** 0.5
         # Rounding gives a constant column a tiny spread, from which lengthscales must not be taken.
-        varies = (moments.x_max > moments.x_min).astype(moments.x_square.dtype)
-        return varies * (moments.x_square / moments.num_rows) ** 0.5
+        return (moments.x_max > moments.x_min).astype(scale.dtype) * scale
 
     @property
     def rank(self) -> Any:

@@ -94,3 +94,24 @@ def test_refusals():
 
     with pytest.raises(ValueError, match="keeps its weights"):
         sgp.kernel_error(explicit, draws(w=np.zeros((1, 9))), stats, X, kernel=lambda theta: sgp.Matern32(1.0))
+
+
+class TwoScales:
+    """A model of a user's own that says which kernel it stands for."""
+
+    def __call__(self, stats):
+        lengthscale = numpyro.sample("lengthscale", dist.LogNormal(-1.0, 0.5))
+        prior = stats.basis.weight_prior(self.kernel_at({"lengthscale": lengthscale}))
+        sgp.observe("y", stats, prior, numpyro.sample("noise_scale", dist.HalfNormal(1.0)))
+
+    def kernel_at(self, draw, basis=None, output=0):
+        return sgp.Matern32(draw["lengthscale"]) + sgp.Matern32(5 * draw["lengthscale"])
+
+
+def test_a_model_of_ones_own_that_knows_its_kernel():
+    basis = sgp.FourierBasis.sample(jax.random.key(0), sgp.Matern32(0.3), 40, 2)
+    values = draws(lengthscale=[0.2, 0.5], noise_scale=[0.1, 0.2])
+    found = sgp.kernel_error(TwoScales(), values, sgp.sufficient_statistics(basis, X, Y), X)
+    errors, ratios = by_hand(basis, [TwoScales().kernel_at({"lengthscale": scale}) for scale in (0.2, 0.5)])
+    np.testing.assert_allclose(found.relative_error, errors, rtol=RTOL)
+    np.testing.assert_allclose(found.variance_ratio, ratios, rtol=RTOL)

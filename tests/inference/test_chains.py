@@ -100,7 +100,7 @@ def test_effective_features_are_recorded(run, problem):
 
 @pytest.mark.float64_only  # slow, and of neither precision
 @pytest.mark.relaxed_promotion
-def test_continues_warmed_up_and_with_other_statistics_without_compiling(run, problem):
+def test_continues_warmed_up_and_with_other_statistics_without_tracing_the_model(run, problem):
     """Statistics are arguments: those of other outputs and of more rows (of the same rank) reuse the program."""
     mcmc, first = run("vectorized")
     model, warm = mcmc.sampler.model, mcmc.last_state

@@ -1,4 +1,4 @@
-"""What `continue_with` refuses; that it goes on without compiling is in test_inference.py."""
+"""What `continue_with` refuses; that it goes on without tracing the model again is in test_chains.py."""
 
 import jax
 import numpy as np

@@ -1,6 +1,7 @@
 """Type-II fits against SciPy on a dense objective, and as starting values."""
 
 import pickle
+import warnings
 
 import jax
 import jax.numpy as jnp
@@ -9,9 +10,11 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 from numpyro.infer.util import initialize_model, log_density
-from scipy.optimize import minimize
+from scipy.optimize import minimize, minimize_scalar
+from scipy.stats import lognorm, multivariate_normal
 
 import ppl_sgp as sgp
+from ppl_sgp.inference import evidence_fit
 from tests.contract.cases import data
 from tests.contract.dense import NAMES, make_problem
 
@@ -143,6 +146,143 @@ def test_explicit_weights_have_no_evidence(improper, x64):
     A, r = stats.moments.gram, stats.moments.feature_output
     expected = np.linalg.solve(A + (0 if improper else 0.16) * np.eye(6), r)
     np.testing.assert_allclose(fit.values["w"], expected, atol=2e-3, rtol=1e-2 if improper and not x64 else 1e-7)
+
+
+NOISY_LINE = 40
+
+
+@pytest.fixture(scope="module")
+def noisy_line():
+    """Rows of a line, their statistics, and log N(y; 0, ΦΦᵀ + σ²I) as a function of σ."""
+    rng = np.random.default_rng(0)
+    X = np.linspace(-1, 1, NOISY_LINE)[:, None]
+    y = X[:, 0] + 0.5 * rng.normal(size=NOISY_LINE)
+    Phi = np.concatenate([np.ones_like(X), X], axis=1)
+
+    def density(noise_scale):
+        return multivariate_normal(np.zeros(NOISY_LINE), Phi @ Phi.T + noise_scale**2 * np.eye(NOISY_LINE)).logpdf(y)
+
+    return sgp.sufficient_statistics(sgp.LinearBasis(1), X, y), density
+
+
+def noise_below(stats):
+    a = numpyro.sample("a", dist.LogNormal(0.0, 1.0))
+    sgp.observe("y", stats, sgp.DiagonalPrior(1.0), numpyro.sample("noise_scale", dist.Uniform(0.0, a)))
+
+
+def noise_above(stats):
+    a = numpyro.sample("a", dist.LogNormal(0.0, 1.0))
+    sgp.observe("y", stats, sgp.DiagonalPrior(1.0), numpyro.sample("noise_scale", dist.Uniform(a, a + 1)))
+
+
+@pytest.mark.parametrize("model", [noise_below, noise_above])
+def test_supports_that_depend_on_other_sites(model, noisy_line, x64):
+    """The joint density in the sites' own units is best where a is the noise, or at the mode of a."""
+    stats, density = noisy_line
+    fit = sgp.fit_evidence(model, stats)
+
+    def joint(noise_scale):
+        a = noise_scale if model is noise_below else min(noise_scale, np.exp(-1.0))
+        return density(noise_scale) + lognorm(1.0).logpdf(a) - (np.log(a) if model is noise_below else 0.0)
+
+    best = minimize_scalar(lambda v: -joint(np.exp(v)), bounds=(-4.0, 2.0), method="bounded", options={"xatol": 1e-9})
+    assert fit.converged
+    assert fit.log_joint == pytest.approx(-best.fun, abs=1e-4)
+    assert float(fit.values["noise_scale"]) == pytest.approx(np.exp(best.x), rel=1e-4 if x64 else 1e-2)
+
+
+def test_further_starts_without_a_key(noisy_line):
+    stats, _ = noisy_line
+    one, three = (sgp.fit_evidence(noise_above, stats, num_starts=count) for count in (1, 3))
+    assert three.num_evaluations > one.num_evaluations
+    again = sgp.fit_evidence(noise_above, stats, num_starts=3)
+    assert again.num_evaluations == three.num_evaluations and again.log_joint == three.log_joint
+
+
+def impossible_at_the_median(stats):
+    noise_scale = numpyro.sample("noise_scale", dist.LogNormal(0.0, 1.0))
+    numpyro.factor("only", jnp.where(noise_scale < 0.7, 0.0, -jnp.inf))
+    sgp.observe("y", stats, sgp.DiagonalPrior(1.0), noise_scale)
+
+
+def test_more_starts_help_where_the_median_cannot_be(noisy_line):
+    """What the message says to do, done."""
+    stats, density = noisy_line
+    with pytest.raises(ValueError, match="not finite at any start.*try more starts: `num_starts`"):
+        sgp.fit_evidence(impossible_at_the_median, stats)
+    fit = sgp.fit_evidence(impossible_at_the_median, stats, num_starts=20)
+    assert fit.log_evidence == pytest.approx(density(float(fit.values["noise_scale"])), abs=1e-3)
+
+
+@pytest.mark.parametrize("argument", [{"max_iterations": n} for n in (-3, 0, 2.5, True)] + [{"num_starts": 0}])
+def test_counts_are_positive_integers(argument, noisy_line):
+    with pytest.raises(ValueError, match=f"`{next(iter(argument))}` must be an integer of 1 or more"):
+        sgp.fit_evidence(noise_above, noisy_line[0], **argument)
+
+
+@pytest.fixture
+def compilations():
+    """Names of what JAX compiles, or takes from its files, during a test."""
+    names = []
+
+    def listen(event, duration, **kwargs):
+        if event == "/jax/core/compile/backend_compile_duration":
+            names.append(kwargs.get("fun_name"))
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    yield names
+    jax.monitoring.unregister_event_duration_listener(listen)
+
+
+def test_other_data_of_equal_shape_compile_nothing(compilations, problem):
+    """Models made alike are the same one to the compiler."""
+    fit = sgp.fit_evidence(sgp.models.fourier_gp(), problem.statistics, num_starts=2)
+    first = len(compilations)
+    other = sgp.sufficient_statistics(problem.basis, problem.X, 3 * problem.y[::-1])
+    again = sgp.fit_evidence(sgp.models.fourier_gp(), other, num_starts=2)
+    assert first > 0 and compilations[first:] == []
+    assert again.log_evidence != fit.log_evidence
+    sgp.fit_evidence(sgp.models.fourier_gp(noise_scale=0.3), other)  # another model
+    assert len(compilations) > first
+
+
+def test_models_that_read_the_statistics_on_the_host(noisy_line):
+    stats, density = noisy_line
+
+    def model(stats):
+        sites = dist.LogNormal(float(np.log(stats.output_scale)), 1.0)
+        sgp.observe("y", stats, sgp.DiagonalPrior(1.0), numpyro.sample("noise_scale", sites))
+
+    fit = sgp.fit_evidence(model, stats)
+    assert fit.converged
+    assert fit.log_evidence == pytest.approx(density(float(fit.values["noise_scale"])), abs=1e-3)
+
+
+def test_interrupted_it_returns_the_best_so_far(monkeypatch, problem, fit):
+    evaluate, calls = evidence_fit._joint_density, iter(range(7))
+
+    def interrupted(*args):
+        if next(calls, None) is None:
+            raise KeyboardInterrupt
+        return evaluate(*args)
+
+    monkeypatch.setattr(evidence_fit, "_joint_density", interrupted)
+    with pytest.warns(UserWarning, match="not converged: interrupted. This is the best point so far"):
+        stopped = sgp.fit_evidence(MODEL, problem.statistics)
+    assert not stopped.converged and stopped.num_evaluations == 7
+    assert stopped.log_joint < fit.log_joint
+    assert stopped.log_joint == pytest.approx(
+        float(log_density(MODEL, (problem.statistics,), {}, stopped.values)[0]), abs=1e-2
+    )
+
+
+def test_a_large_mean_is_said_once_at_the_users_line(problem):
+    shifted = sgp.sufficient_statistics(problem.basis, problem.X, problem.y + 100)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        sgp.fit_evidence(MODEL, shifted)
+    about = [each for each in caught if "The mean of y" in str(each.message)]
+    assert len(about) == 1 and about[0].filename == __file__
 
 
 def no_latent_sites(stats):

@@ -88,16 +88,37 @@ def test_priors_of_several_inputs_and_outputs(plane, x64):
     X, y = plane
     stats = sgp.sufficient_statistics(sgp.FourierBasis.from_data(jax.random.key(0), X, 12), X, y)
     sites = latent(sgp.models.fourier_gp(), stats)
-    rms = np.sqrt(np.mean(y**2))
+    rms = np.sqrt(np.mean(y**2, axis=0))
     lengthscale = np.array([0.7, 55.0])
     expected = scipy.stats.lognorm.logpdf(lengthscale, 1.0, scale=X.std(axis=0) / np.sqrt(2)).sum()
     assert float(sites["lengthscale"]["fn"].log_prob(jnp.asarray(lengthscale))) == pytest.approx(expected, rel=1e-5)
     for name, median, spread in (("amplitude", rms, 1.0), ("noise_scale", 0.3 * rms, 1.5)):
-        expected = scipy.stats.lognorm.logpdf(0.8, spread, scale=median)
-        assert float(sites[name]["fn"].log_prob(jnp.asarray(0.8))) == pytest.approx(expected, rel=1e-5)
+        expected = scipy.stats.lognorm.logpdf([0.8, 0.3], spread, scale=median).sum()
+        assert float(sites[name]["fn"].log_prob(jnp.asarray([0.8, 0.3]))) == pytest.approx(expected, rel=1e-5)
+        assert sites[name]["infer"]["event_dims"] == ["output"]
 
 
-def test_two_outputs_share_hyperparameters(plane, x64):
+@pytest.mark.parametrize("units", [[1e3, 1e3], [1e6, 1e6], [1e6, 1e-3]])
+def test_units_of_a_constant_input_do_not_matter(units, rng, x64):
+    """A lengthscale for both inputs, or one each, is in the unit of the one that varies."""
+    X = np.stack([rng.normal(size=40), np.ones(40)], axis=1)
+    y = np.sin(2 * X[:, 0]) + 0.1 * rng.normal(size=40)
+    shared = units[0] == units[1]
+    evidence = []
+    for unit in (np.ones(2), np.array(units)):
+        proposal = sgp.SquaredExponential(float(unit[0])) if shared else sgp.SquaredExponential(unit)
+        basis = sgp.FourierBasis.sample(jax.random.key(0), proposal, 20, 2)
+        site = latent(sgp.models.fourier_gp(), sgp.sufficient_statistics(basis, X * unit, y))["lengthscale"]["fn"]
+        value = jnp.asarray(0.7 * unit[0] if shared else 0.7 * unit, jnp.result_type(float))
+        evidence.append(float(site.log_prob(value)) + np.log(unit[0]))
+        if not shared:
+            median = np.exp(np.asarray(site.base_dist.loc))
+            np.testing.assert_allclose(median, np.std(X[:, 0]) * unit[0] / 2, rtol=1e-5)
+    if shared:
+        assert evidence[1] == pytest.approx(evidence[0], abs=1e-6 if x64 else 1e-4)
+
+
+def test_two_outputs_share_hyperparameters_if_told_to(plane, x64):
     X, y = plane
     basis = sgp.FourierBasis.from_data(jax.random.key(0), X, 12)
     fixed = sgp.models.fourier_gp(lengthscale=np.array([1.0, 40.0]), amplitude=1.0, noise_scale=dist.HalfNormal(1.0))

@@ -1,0 +1,111 @@
+"""L-BFGS whose end is judged by what a Newton step from there would gain."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from scipy.optimize import minimize
+
+#: A maximum is one from which a Newton step gains less, in nats, or less than so many roundings of the value.
+LEAST_GAIN, ROUNDINGS = 1e-3, 10
+#: How often L-BFGS starts again, with nothing remembered, where it stopped short of a maximum.
+RESTARTS = 2
+#: Steps of conjugate gradients, each an evaluation, that a Newton step is approximated by: exact for so few parameters.
+NEWTON_STEPS = 10
+#: A value that is not finite counts as this much below the best, relative to its size, so that a step can go back.
+WALL = 1e3
+
+#: Why SciPy ended, by its status.
+REASONS = {0: "L-BFGS has settled", 1: "the iteration limit was reached", 2: "the line search found no better point"}
+
+
+class Maximum(NamedTuple):
+    """Where a run ended.
+
+    :ivar x: the point.
+    :ivar value: the value there.
+    :ivar gain: what a Newton step would gain, expected.
+    :ivar converged: whether that is next to nothing.
+    :ivar reason: why it ended.
+    """
+
+    x: np.ndarray
+    value: float
+    gain: float
+    converged: bool
+    reason: str
+
+
+class Objective:
+    """A function to be maximised that counts its evaluations and remembers the best of them.
+
+    :param evaluate: value and gradient at a vector, float64.
+    :param eps: the relative rounding of values.
+    """
+
+    def __init__(self, evaluate: Callable[[np.ndarray], tuple[float, np.ndarray]], eps: float) -> None:
+        self._evaluate, self.eps = evaluate, eps
+        self.num_evaluations, self.best_x, self.best_value = 0, np.zeros(0), -np.inf
+
+    def __call__(self, x: np.ndarray) -> tuple[float, np.ndarray]:
+        """Value and gradient."""
+        value, gradient = self._evaluate(x)
+        self.num_evaluations += 1
+        if value > self.best_value and np.isfinite(gradient).all():
+            self.best_x, self.best_value = x.copy(), value
+        return value, gradient
+
+    def negative(self, x: np.ndarray) -> tuple[float, np.ndarray]:
+        """For a minimiser: a wall where the function is not finite, from which the line search steps back."""
+        value, gradient = self(x)
+        if np.isfinite(value) and np.isfinite(gradient).all():
+            return -value, -gradient
+        return -self.best_value + WALL * (1 + abs(self.best_value)), np.zeros_like(x)
+
+    def negligible(self, value: float) -> float:
+        """The gain, at a value of this size, that counts as none."""
+        return max(LEAST_GAIN, ROUNDINGS * self.eps * abs(value))
+
+
+def maximise(objective: Objective, start: np.ndarray, max_iterations: int) -> Maximum:
+    """The maximum that L-BFGS reaches from a start with a finite value, started again where it stopped short of one."""
+    # Single precision cannot resolve SciPy's default tolerance.
+    options = {"ftol": ROUNDINGS * objective.eps, "maxiter": max_iterations}
+    x = start
+    for _ in range(1 + RESTARTS):
+        end = minimize(objective.negative, x, jac=True, method="L-BFGS-B", options=options)
+        x, value = end.x, -float(end.fun)
+        gain = newton_gain(objective, x, -end.jac)
+        options["maxiter"] -= end.nit
+        limited = options["maxiter"] <= 0
+        converged = gain <= objective.negligible(value)
+        if converged or limited:
+            break
+    return Maximum(x, value, gain, converged, REASONS[1 if limited and not converged else end.status])
+
+
+def newton_gain(objective: Objective, x: np.ndarray, gradient: np.ndarray) -> float:
+    """``½gᵀH⁻¹g``, what a Newton step expects to gain, by conjugate gradients on differences of gradients.
+
+    Where the function curves upwards, what a step of length one along that direction would gain.
+    """
+    step = objective.eps ** (1 / 3)  # parameters are logarithms and the like, of scale one
+    residual, direction, gain = gradient, gradient, 0.0
+    for _ in range(min(len(x), NEWTON_STEPS)):
+        length = float(np.linalg.norm(direction))
+        if length == 0:
+            break
+        ahead = objective(x + step * direction / length)[1]
+        product = (gradient - ahead) * (length / step)  # of the negative Hessian
+        curvature = float(direction @ product)
+        if not np.isfinite(curvature):
+            return np.inf
+        square = float(residual @ residual)
+        if curvature <= 0:
+            return gain + square / length
+        gain += 0.5 * square**2 / curvature
+        residual = residual - (square / curvature) * product
+        direction = residual + (float(residual @ residual) / square) * direction
+    return gain

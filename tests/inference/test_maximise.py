@@ -1,0 +1,65 @@
+"""When a maximum counts as one: against functions whose distance from their maximum is known."""
+
+import numpy as np
+import pytest
+
+from ppl_sgp.inference.maximise import Objective, maximise, newton_gain
+
+EPS = float(np.finfo(np.float64).eps)
+CURVATURE = np.array([4e5, 3.0, 1e-3])
+
+
+def quadratic(x, noise=0.0, offset=0.0):
+    """Best at ones, with rounding of the given size in its value, but not in its gradient."""
+    rounding = noise * np.sin(1e9 * x.sum())
+    return offset + rounding - 0.5 * float(CURVATURE @ (x - 1) ** 2), -CURVATURE * (x - 1)
+
+
+@pytest.mark.parametrize("at", [np.array([1.001, 0.5, -3.0]), np.array([1.0, 1.0, 30.0]), np.zeros(3)])
+def test_newton_gain_is_what_is_left(at):
+    objective = Objective(quadratic, EPS)
+    assert newton_gain(objective, at, quadratic(at)[1]) == pytest.approx(-quadratic(at)[0], rel=1e-3)
+
+
+def test_newton_gain_of_many_parameters_is_a_lower_bound():
+    rng = np.random.default_rng(0)
+    curvature = np.exp(rng.uniform(-1, 1, 50))
+    objective = Objective(lambda x: (-0.5 * float(curvature @ x**2), -curvature * x), EPS)
+    at = rng.normal(size=50)
+    value, gradient = objective(at)
+    assert -0.99 * value < newton_gain(objective, at, gradient) <= -value * (1 + 1e-6)
+
+
+def test_a_saddle_is_no_maximum():
+    at = np.array([1e-3, 0.0])
+    objective = Objective(lambda x: (0.5 * float(x[0] ** 2 - x[1] ** 2), np.array([x[0], -x[1]])), EPS)
+    assert newton_gain(objective, at, objective(at)[1]) == pytest.approx(1e-3)  # of a step of length one
+
+
+@pytest.mark.parametrize("noise", [0.0, 1e-9, 1e-7])
+def test_rounding_is_no_failure(noise):
+    """SciPy's line search ends as "ABNORMAL" where values are rounded; there is nothing left to gain."""
+    end = maximise(Objective(lambda x: quadratic(x, noise, offset=-40.0), EPS), np.array([2.0, -4.0, 3.0]), 500)
+    assert end.converged and end.gain < 1e-3
+    assert end.value == pytest.approx(-40.0, abs=1e-3)
+
+
+def test_values_too_coarse_to_follow_the_gradient():
+    end = maximise(Objective(lambda x: (np.rint(-0.5 * float(x @ x)), -x), EPS), np.array([0.7]), 500)
+    assert not end.converged and end.gain == pytest.approx(0.245, rel=1e-3)
+    assert end.reason == "the line search found no better point"
+
+
+def test_steps_back_from_where_the_density_is_not_finite():
+    def evaluate(x):
+        value = float(np.log(x[0]) - 30 * x[0]) if x[0] > 0 else -np.inf
+        return value, 1 / x - 30 if x[0] > 0 else np.array([np.nan])
+
+    end = maximise(Objective(evaluate, EPS), np.array([0.5]), 100)
+    assert end.converged
+    assert end.x[0] == pytest.approx(1 / 30, rel=1e-3)
+
+
+def test_iterations_are_limited_over_all_restarts():
+    end = maximise(Objective(quadratic, EPS), np.array([2.0, -4.0, 300.0]), 2)
+    assert not end.converged and end.reason == "the iteration limit was reached"

@@ -146,7 +146,8 @@ def fit_relevance_classifier(
         [[1.0, 0.0]]
     """
     X, classes, codes = _checked(basis, X, labels)
-    checks.positive("max_iterations", max_iterations, "fit_relevance_classifier")
+    checks.whole_number("max_iterations", max_iterations, 1, "fit_relevance_classifier")
+    checks.positive("tolerance", tolerance, "fit_relevance_classifier")
     Phi = basis.host_features(X)
     size = np.sqrt(np.mean(Phi**2, axis=0))
     active = np.flatnonzero(size > 0)

@@ -176,7 +176,7 @@ def test_limits_and_interruption(monkeypatch):
 def test_refusals():
     X, labels = rings(30)
     basis = basis_of(X, k=5)
-    with pytest.raises(ValueError, match="`max_iterations` must be positive"):
+    with pytest.raises(ValueError, match="`max_iterations` must be an integer of 1 or more"):
         sgp.fit_relevance_classifier(basis, X, labels, max_iterations=0)
     with pytest.raises(ValueError, match="at least two classes"):
         sgp.fit_relevance_classifier(basis, X, np.zeros(30))

@@ -11,10 +11,14 @@ import xarray as xr
 
 from .._internal import checks
 from ..kernels import Kernel
-from ..models.basis_gp import BasisGP
 from ..posteriors.draws import map_sites
 from ..sites.sparse_gp import SparseGP
 from ..statistics.statistics import SufficientStatistics
+
+
+def knows_its_kernel(model: Any) -> bool:
+    """Whether a model has ``kernel_at(draw, basis)``, the exact kernel of a draw."""
+    return hasattr(model, "kernel_at")
 
 
 def kernel_error(
@@ -41,8 +45,9 @@ def kernel_error(
     :param samples: draws with the draws along the first axis, as ``mcmc.get_samples()``.
     :param statistics: the statistics the model was fitted to.
     :param X: points to compare at, shape (k, d): some hundred of the training inputs.
-    :param kernel: the exact kernel of one draw, a function of its latent sites by name. Models made by
-        :func:`~ppl_sgp.models.basis_gp` and :func:`~ppl_sgp.models.fourier_gp` know it.
+    :param kernel: the exact kernel of one draw, a function of its latent sites by name. Models with a method
+        ``kernel_at(draw, basis)``, such as :func:`~ppl_sgp.models.basis_gp` and :func:`~ppl_sgp.models.fourier_gp`,
+        know it.
     :param site: name of the observed site, if the model has several.
     :return: a dataset with ``relative_error`` (draw), and ``variance_ratio`` (draw), the mean prior variance over the
         points by that of the exact kernel.
@@ -60,12 +65,12 @@ def kernel_error(
     points = np.asarray(X, dtype=np.float64)
     checks.inputs_matrix(points, statistics.basis.input_dim, "kernel_error")
     if kernel is None:
-        if not isinstance(model, BasisGP):
+        if not knows_its_kernel(model):
             raise ValueError(
                 "kernel_error: the exact kernel of this model is not known. Give it as a function of a draw, such as "
                 "`kernel=lambda theta: sgp.Matern52(theta['lengthscale'], theta['amplitude'])`."
             )
-        known = model
+        known: Any = model
 
         def kernel(theta):
             return known.kernel_at(theta, statistics.basis)

@@ -21,26 +21,26 @@ from ..bases.nystrom import NystromBasis
 from ..bases.rotated import RotatedBasis
 from ..bases.stack import StackedBasis
 from ..evidence import joint
-from ..models.basis_gp import BasisGP
 from ..models.hyperpriors import mean_excess
 from ..posteriors.draws import map_sites
 from ..sites.tracing import draw_once, is_improper, prior_draws
 from ..statistics.statistics import SufficientStatistics
 from .finding import Finding
-from .kernel_error import kernel_error
+from .kernel_checks import median_error
+from .kernel_error import knows_its_kernel
 
 #: Bases that stand for a kernel, the better the more features they have.
 APPROXIMATE = (CentredBasis, FourierBasis, GridEigenBasis, InterpolationBasis, LaplaceBasis, NystromBasis)
 #: Share of features that the data may use up (where a kernel on [0, 1] was resolved, random features used a third).
 MOST_USED = 0.6
-#: Relative error of a kernel that is known, at so many points, below which its features are not too few.
-KERNEL_ERROR, POINTS = 0.05, 100
+#: Relative error of a kernel that is known below which its features are not too few.
+KERNEL_ERROR = 0.05
 #: Posterior medians in a tail of the prior of this size contradict it.
 PRIOR_TAIL = 0.005
 #: Share of the entries of a site that may lie in such tails, as a few of many do.
 MOST_IN_TAIL = 0.05
-#: Draws of the prior that its tails are measured with, and draws of the posterior that are looked at.
-PRIOR_DRAWS, LOOKED_AT = 4000, 50
+#: Draws of the prior that its tails are measured with.
+PRIOR_DRAWS = 4000
 #: Correlation over the rows from which two features are the same.
 SAME_FEATURE = 1 - 1e-9
 #: Share of the range of an input that predictions may lie beyond it: a season at its turn is no extrapolation.
@@ -52,9 +52,7 @@ INTERPOLATES = 1e-6
 def basis_findings(
     model: Callable[..., Any], samples: dict[str, np.ndarray], statistics: SufficientStatistics, site: str | None
 ) -> Iterator[Finding]:
-    """Whether features suffice, and whether some of them are the same. O(m³) for each draw that is looked at."""
-    step = max(1, len(next(iter(samples.values()))) // LOOKED_AT)
-    thinned = {name: values[::step] for name, values in samples.items()}
+    """Whether features suffice, and whether some of them are the same. O(m³) a draw."""
     m = statistics.num_features
 
     def look(fn: Any, _: Any) -> tuple[Any, Any, Any]:
@@ -63,7 +61,7 @@ def basis_findings(
         share = effective_share(statistics.basis, fn.prior.log_variance)
         return share, jnp.max(_used(statistics, fn.prior, fn.noise_scale)), jnp.min(fn.noise_scale)
 
-    share, used, noise = (np.asarray(part) for part in map_sites(look, model, thinned, statistics, site))
+    share, used, noise = (np.asarray(part) for part in map_sites(look, model, samples, statistics, site))
     if np.median(share) < FEW_FEATURES:
         yield Finding(
             "few effective features",
@@ -72,8 +70,10 @@ def basis_findings(
             "Draw the basis closer to the posterior (a list of kernels in `FourierBasis.sample`), or use another: with "
             "many inputs features spread thin.",
         )
-    used_up = _grows(statistics.basis) and np.median(used) > MOST_USED * m
-    if used_up and not _has_its_kernel(model, thinned, statistics, site):
+    used_up = approximates(statistics.basis) and np.median(used) > MOST_USED * m
+    if used_up and knows_its_kernel(model):  # little noise lets the data use up features that have all of it, too
+        used_up = median_error(model, samples, statistics, site, None).error > KERNEL_ERROR
+    if used_up:
         yield Finding(
             "too few features",
             f"The data use {np.median(used):.1f} of {m} features: what they cannot represent counts as noise.",
@@ -89,23 +89,11 @@ def basis_findings(
     yield from _duplicates(statistics)
 
 
-def _has_its_kernel(
-    model: Callable[..., Any], samples: dict[str, np.ndarray], statistics: SufficientStatistics, site: str | None
-) -> bool:
-    """Whether the features are known to have all of the kernel: little noise lets the data use up these, too."""
-    if not isinstance(model, BasisGP):
-        return False
-    low, high = statistics.moments.x_min, statistics.moments.x_max
-    points = low + (high - low) * np.random.default_rng(0).random((POINTS, len(low)))
-    error = kernel_error(model, samples, statistics, points, site=site)["relative_error"]
-    return bool(np.median(error) < KERNEL_ERROR)
-
-
-def _grows(basis: Basis) -> bool:
+def approximates(basis: Basis) -> bool:
     """Whether the features stand for a kernel that more of them would represent better, unlike those of a line."""
     if isinstance(basis, RotatedBasis | SelectedColumns):
-        return _grows(basis.basis)
-    return isinstance(basis, APPROXIMATE) or (isinstance(basis, StackedBasis) and any(map(_grows, basis.bases)))
+        return approximates(basis.basis)
+    return isinstance(basis, APPROXIMATE) or (isinstance(basis, StackedBasis) and any(map(approximates, basis.bases)))
 
 
 def _used(statistics: SufficientStatistics, prior: Any, noise_scale: Any) -> jax.Array:

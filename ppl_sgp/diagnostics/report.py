@@ -11,11 +11,17 @@ import numpy as np
 from .._internal import checks
 from ..posteriors.arviz_compat import pareto_k
 from ..posteriors.draws import inspect_sites
+from ..posteriors.predict import prediction_inputs
 from ..posteriors.to_arviz import to_arviz
 from ..statistics.statistics import SufficientStatistics
 from .finding import Finding
-from .model_checks import basis_findings, domain_findings, pareto_findings, prior_findings
+from .kernel_checks import exact_findings, kernel_findings
+from .kernel_error import knows_its_kernel
+from .model_checks import approximates, basis_findings, domain_findings, pareto_findings, prior_findings
 from .sampling_checks import chain_findings, sampler_findings
+
+#: Draws that the basis is looked at with.
+LOOKED_AT = 50
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,9 +61,11 @@ def report(
     """List what is wrong with a run in plain words, each with a remedy.
 
     Checks chains (R-hat at most 1.01, 400 effective draws, divergences, E-BFMI at least 0.3, tree depth), the basis
-    (effective features; features used up by the data, unless the model knows its kernel and they have all of it;
-    duplicates; interpolation), the priors (medians in their tails, a large mean of y), and, if given, leave-one-out
-    (Pareto k of the rows ``X``, ``y``) and the domain of ``X_new``.
+    (effective features; features used up by the data, unless the model knows its kernel and they have all of it; the
+    error of a kernel that is known; duplicates; interpolation), the priors (medians in their tails, a large mean of y),
+    and, if given, leave-one-out (Pareto k of the rows ``X``, ``y``), whether an exact GP on 300 of these rows is much
+    better than the basis, at any lengthscale, and the domain of ``X_new``. A poor basis calls noise what it cannot
+    represent, which only the comparison with an exact GP shows: pass the rows.
     O(m³) for each of 50 draws; with ``X`` and ``y``, O(m²) a row and draw.
 
     :param mcmc: a NumPyro ``MCMC`` after ``run(key, statistics, extra_fields=sgp.EXTRA_FIELDS)``.
@@ -81,27 +89,54 @@ def report(
     """
     if (X is None) != (y is None):
         raise ValueError("report: pass both `X` and `y` of the training rows, or neither.")
-    by_chain = {name: np.asarray(values) for name, values in mcmc.get_samples(group_by_chain=True).items()}
+    by_chain = _draws_by_chain(mcmc)
     extra = {name: np.asarray(values) for name, values in mcmc.get_extra_fields(group_by_chain=True).items()}
     samples = {name: values.reshape(-1, *values.shape[2:]) for name, values in by_chain.items()}
     model, depth = mcmc.sampler.model, getattr(mcmc.sampler, "_max_tree_depth", None)
     latent, _ = inspect_sites(model, statistics, site)  # what is computed from them may well be constant
+    if X_new is not None:
+        checks.inputs_matrix(X_new, statistics.basis.input_dim, "report")
+        X_new, _ = prediction_inputs(X_new, None, statistics.basis.input_dim)
+    container, rows = None, None
+    if X is not None:
+        container = to_arviz(mcmc, statistics, X, y, row_weights=row_weights, site=site)  # it checks the rows as well
+        weights = None if row_weights is None else np.asarray(row_weights, dtype=np.float64)
+        rows = np.asarray(X, dtype=np.float64), np.asarray(y, dtype=np.float64), weights
+    step = max(1, len(next(iter(samples.values()))) // LOOKED_AT)
+    thinned = {name: samples[name][::step] for name in latent}
     findings = [
         *chain_findings({name: by_chain[name] for name in latent}),
         *sampler_findings(extra, depth if depth is None else int(np.max(depth))),
-        *basis_findings(model, samples, statistics, site),
+        *basis_findings(model, thinned, statistics, site),
         *prior_findings(model, samples, statistics),
     ]
     missing = [name for name in ("diverging", "energy", "num_steps") if name not in extra]
     not_checked = [f"{missing}; run with `extra_fields=sgp.EXTRA_FIELDS`."] if missing else []
+    if approximates(statistics.basis):
+        if knows_its_kernel(model):
+            findings += kernel_findings(model, thinned, statistics, site, None if rows is None else rows[0])
+        else:
+            not_checked.append(
+                "the kernel of the basis: the model has no `kernel_at(draw, basis)`, as `models.basis_gp` has; "
+                "`sgp.kernel_error` takes the kernel of a draw."
+            )
     if X_new is not None:
-        checks.inputs_matrix(X_new, statistics.basis.input_dim, "report")
         findings += domain_findings(statistics, X_new)
-    if X is None:
-        not_checked.append("leave-one-out; pass the training rows as `X` and `y`.")
+    if rows is None:
+        exact = ", and whether an exact GP does better" if knows_its_kernel(model) else ""
+        not_checked.append(f"leave-one-out{exact}; pass the training rows as `X` and `y`.")
     else:
-        container = to_arviz(mcmc, statistics, X, y, row_weights=row_weights, site=site)
+        if knows_its_kernel(model):
+            findings += exact_findings(model, thinned, statistics, *rows, site)
         with warnings.catch_warnings():  # it would say in general what the finding says of these rows
             warnings.filterwarnings("ignore", message="Estimated shape parameter of Pareto distribution")
             findings += pareto_findings(*pareto_k(container, site, "report"))
     return Report(tuple(findings), tuple(not_checked))
+
+
+def _draws_by_chain(mcmc: Any) -> dict[str, np.ndarray]:
+    """The draws by site, each of shape (chains, draws, …)."""
+    by_chain = {name: np.asarray(values) for name, values in mcmc.get_samples(group_by_chain=True).items()}
+    if not by_chain or min(values.shape[1] for values in by_chain.values()) == 0:
+        raise ValueError("report: the run has no draws. Call `mcmc.run(key, statistics)` with `num_samples` > 0 first.")
+    return by_chain

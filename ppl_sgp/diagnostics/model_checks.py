@@ -17,7 +17,10 @@ from ..bases.fourier import FourierBasis
 from ..bases.grid_eigen import GridEigenBasis
 from ..bases.interpolation import InterpolationBasis
 from ..bases.laplace import LaplaceBasis
+from ..bases.linear import LinearBasis
 from ..bases.nystrom import NystromBasis
+from ..bases.periodic import PeriodicBasis
+from ..bases.polynomial import PolynomialBasis
 from ..bases.rotated import RotatedBasis
 from ..bases.stack import StackedBasis
 from ..evidence import joint
@@ -114,8 +117,19 @@ def _duplicates(statistics: SufficientStatistics) -> Iterator[Finding]:
             f"{np.sum(norms == 0)} of {len(norms)} features are zero at all rows.",
             "Drop them, or choose centres, grids or columns where the data are.",
         )
+    constant = np.flatnonzero(constant_features(statistics.basis))
+    if len(constant) > 1:
+        yield Finding(
+            "several constants",
+            f"Features {constant.tolist()} are the constants of several parts of the basis: the data tell their sum, "
+            "not which of them it is.",
+            "Nothing, if you look at the sum of the parts. To compare parts, leave out constants (`bias=False` of "
+            "`LinearBasis` and `CentredBasis`), or subtract each part's mean.",
+        )
     norms = np.where(norms > 0, norms, np.inf)
-    same = np.argwhere(np.triu(np.abs(gram / np.outer(norms, norms)) > SAME_FEATURE, 1))
+    alike = np.triu(np.abs(gram / np.outer(norms, norms)) > SAME_FEATURE, 1)
+    alike[np.ix_(constant, constant)] = False
+    same = np.argwhere(alike)
     if len(same):
         i, j = same[0]
         yield Finding(
@@ -124,6 +138,20 @@ def _duplicates(statistics: SufficientStatistics) -> Iterator[Finding]:
             "not tell their weights apart.",
             "Look for duplicated or constant input columns and repeated centres.",
         )
+
+
+def constant_features(basis: Basis) -> np.ndarray:
+    """Whether each feature is known to be the same number at all inputs, shape (m,)."""
+    places = np.arange(basis.num_features)
+    if isinstance(basis, StackedBasis):
+        return np.concatenate([constant_features(part) for part in basis.bases])
+    if isinstance(basis, SelectedColumns):
+        return constant_features(basis.basis)
+    if isinstance(basis, CentredBasis):
+        return places >= len(np.asarray(basis.centres))
+    if isinstance(basis, LinearBasis):
+        return (places == 0) & basis.bias
+    return (places == 0) & isinstance(basis, PeriodicBasis | PolynomialBasis)
 
 
 def prior_findings(
@@ -145,7 +173,7 @@ def prior_findings(
             "Check the units of X and y; then widen or move the prior, or doubt the model.",
         )
     excess = mean_excess(statistics)
-    if excess is not None:
+    if excess is not None and not constant_features(statistics.basis).any():
         yield Finding(
             "mean of y",
             f"The mean of y ({excess[0]:.3g}) is large against its standard deviation ({excess[1]:.3g}), and the GP "
@@ -167,8 +195,24 @@ def domain_findings(statistics: SufficientStatistics, X_new: Any) -> Iterator[Fi
             "out of domain",
             f"{rows.sum()} of {len(rows)} rows of `X_new` lie outside the training inputs, most often in input {worst} "
             f"({lower[worst]:.4g} to {upper[worst]:.4g}).",
-            "A finite basis is too certain there: use `predict(..., augment=sgp.Augmentation(X, y))`.",
+            _beyond(statistics.basis),
         )
+
+
+def _beyond(basis: Basis) -> str:
+    """What to do for predictions beyond the training inputs."""
+    if isinstance(basis, RotatedBasis | SelectedColumns):
+        return _beyond(basis.basis)
+    parts = basis.bases if isinstance(basis, StackedBasis) else (basis,)
+    if any(isinstance(part, InterpolationBasis) for part in parts):
+        return "There is nothing to interpolate beyond the grid: make the basis with one that covers them."
+    augmentation = "Augmentation(X, y" + (
+        "" if isinstance(basis, CentredBasis) else ", kernel=sgp.Matern52(lengthscale)"
+    )
+    return (
+        f"A finite basis is too certain there: use `predict(..., augment=sgp.{augmentation}))`, or make the basis for "
+        "a range that covers them."
+    )
 
 
 def pareto_findings(pareto_k: np.ndarray, good: float) -> Iterator[Finding]:

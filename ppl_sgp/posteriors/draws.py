@@ -110,7 +110,7 @@ class Draws:
     ) -> None:
         self._model, self._statistics = model, statistics
         self._samples, self._site = checked_samples(model, samples, statistics, site)
-        self.num_draws = _num_draws(self._samples)
+        self.num_draws = num_draws(self._samples)
         first = {name: value[0] for name, value in self._samples.items()}
         per_draw = 8 * 4 * jax.eval_shape(self._one, first)[1].size
         #: Draws whose posteriors fit the memory cap together.
@@ -194,7 +194,7 @@ def map_sites(
 ) -> Any:
     """``function`` of the observed site's distribution and of the draw, at each draw, stacked along a first axis."""
     checked, name = checked_samples(model, samples, statistics, site)
-    _num_draws(checked)
+    num_draws(checked)
 
     def at(draw):
         return function(compressed_sites(_trace(model, statistics, draw))[name], draw)
@@ -258,7 +258,7 @@ def inspect_sites(
     )
 
 
-def _num_draws(samples: dict[str, np.ndarray]) -> int:
+def num_draws(samples: dict[str, np.ndarray]) -> int:
     lengths: dict[str, Any] = {name: value.shape[0] if value.ndim else None for name, value in samples.items()}
     distinct = set(lengths.values())
     if len(distinct) != 1 or None in distinct:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .._internal import checks
-from ..posteriors.arviz_compat import pareto_k
+from ..posteriors.arviz_compat import LEAST_DRAWS, draws_by_chain, pareto_k
 from ..posteriors.draws import inspect_sites
 from ..posteriors.predict import prediction_inputs
 from ..posteriors.to_arviz import to_arviz
@@ -89,7 +89,7 @@ def report(
     """
     if (X is None) != (y is None):
         raise ValueError("report: pass both `X` and `y` of the training rows, or neither.")
-    by_chain = _draws_by_chain(mcmc)
+    by_chain = draws_by_chain(mcmc, "report")
     extra = {name: np.asarray(values) for name, values in mcmc.get_extra_fields(group_by_chain=True).items()}
     samples = {name: values.reshape(-1, *values.shape[2:]) for name, values in by_chain.items()}
     model, depth = mcmc.sampler.model, getattr(mcmc.sampler, "_max_tree_depth", None)
@@ -102,7 +102,8 @@ def report(
         container = to_arviz(mcmc, statistics, X, y, row_weights=row_weights, site=site)  # it checks the rows as well
         weights = None if row_weights is None else np.asarray(row_weights, dtype=np.float64)
         rows = np.asarray(X, dtype=np.float64), np.asarray(y, dtype=np.float64), weights
-    step = max(1, len(next(iter(samples.values()))) // LOOKED_AT)
+    count = len(next(iter(samples.values())))
+    step = max(1, count // LOOKED_AT)
     thinned = {name: samples[name][::step] for name in latent}
     findings = [
         *chain_findings({name: by_chain[name] for name in latent}),
@@ -128,15 +129,10 @@ def report(
     else:
         if knows_its_kernel(model):
             findings += exact_findings(model, thinned, statistics, *rows, site)
-        with warnings.catch_warnings():  # it would say in general what the finding says of these rows
-            warnings.filterwarnings("ignore", message="Estimated shape parameter of Pareto distribution")
-            findings += pareto_findings(*pareto_k(container, site, "report"))
+        if count < LEAST_DRAWS:
+            not_checked.append(f"leave-one-out; {count} draws are too few, {LEAST_DRAWS} at least.")
+        else:
+            with warnings.catch_warnings():  # it would say in general what the finding says of these rows
+                warnings.filterwarnings("ignore", message="Estimated shape parameter of Pareto distribution")
+                findings += pareto_findings(*pareto_k(container, site, "report"))
     return Report(tuple(findings), tuple(not_checked))
-
-
-def _draws_by_chain(mcmc: Any) -> dict[str, np.ndarray]:
-    """The draws by site, each of shape (chains, draws, …)."""
-    by_chain = {name: np.asarray(values) for name, values in mcmc.get_samples(group_by_chain=True).items()}
-    if not by_chain or min(values.shape[1] for values in by_chain.values()) == 0:
-        raise ValueError("report: the run has no draws. Call `mcmc.run(key, statistics)` with `num_samples` > 0 first.")
-    return by_chain

@@ -24,11 +24,38 @@ def arviz() -> ModuleType:
     return arviz
 
 
+#: Names that ArviZ gives to the dimensions of draws.
+RESERVED = ("chain", "draw")
+
+
+def draws_by_chain(mcmc: Any, owner: str) -> dict[str, np.ndarray]:
+    """The draws of a run by site, each of shape (chains, draws, …).
+
+    :raises ValueError: for a run without draws.
+    """
+    try:
+        by_chain = mcmc.get_samples(group_by_chain=True)
+    except AssertionError:  # NumPyro's answer before `run`
+        by_chain = {}
+    if not by_chain or min(np.shape(values)[1] for values in by_chain.values()) == 0:
+        raise ValueError(
+            f"{owner}: the run has no draws. Call `mcmc.run(key, statistics)` with `num_samples` > 0 first."
+        )
+    return {name: np.asarray(values) for name, values in by_chain.items()}
+
+
 def from_mcmc(mcmc: Any, coords: dict[str, Any], dims: dict[str, Any] | None, features: dict[str, Any]) -> Any:
     """Posterior and sample statistics of a NumPyro run, without the compressed data ArviZ finds in the model.
 
     ``features`` are further coordinates of the posterior, for variables over features.
+
+    :raises ValueError: for a run without draws, or sites named as ArviZ names its dimensions.
     """
+    clash = [name for name in draws_by_chain(mcmc, "to_arviz") if name in RESERVED]
+    if clash:
+        raise ValueError(
+            f"to_arviz: ArviZ keeps the names {clash} for its dimensions. Rename these sites of the model."
+        )
     container = arviz().from_numpyro(mcmc, log_likelihood=False, coords=coords, dims=dims)
     for group in ("observed_data", "log_likelihood"):
         if group in groups(container):

@@ -55,7 +55,8 @@ def to_arviz(
         ``infer={"event_dims": [...]}``.
     :param site: name of the observed site, if the model has several; the name used in all groups.
     :param max_memory: bytes that one group may take; draws times rows beyond it are refused.
-    :raises ValueError: if only one of ``X`` and ``y`` is given, or a group would exceed ``max_memory``.
+    :raises ValueError: if only one of ``X`` and ``y`` is given, a group would exceed ``max_memory``, the run has no
+        draws, or a site is named ``chain`` or ``draw``.
 
     .. doctest::
 

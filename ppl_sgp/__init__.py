@@ -17,8 +17,6 @@ from .bases.rotated import RotatedBasis
 from .bases.stack import StackedBasis, stack
 from .bases.user import CallableBasis
 from .diagnostics.classification_calibration import calibrate_classification, predictive_entropy
-from .diagnostics.kernel_draws import kernel_draws
-from .diagnostics.kernel_error import kernel_error
 from .diagnostics.marginal_likelihood import MarginalLikelihood, log_marginal_likelihood
 from .diagnostics.regression_calibration import calibrate_regression
 from .diagnostics.relevance_summary import relevance_summary
@@ -45,7 +43,7 @@ from .kernels import (
 )
 from .posteriors.augmentation import Augmentation
 from .posteriors.averaging import AveragedPrediction, average_predictions
-from .posteriors.one_line import leave_one_out, predict, to_arviz
+from .posteriors.one_line import kernel_draws, kernel_error, leave_one_out, predict, to_arviz
 from .posteriors.posterior import Posterior, load_posterior, posterior
 from .posteriors.prediction import Prediction
 from .posteriors.to_arviz import EXTRA_FIELDS

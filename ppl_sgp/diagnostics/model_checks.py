@@ -2,35 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..bases.basis import Basis
 from ..bases.fourier import FEW_FEATURES
+from ..bases.interpolation import InterpolationBasis
 from ..evidence import joint
 from ..models.hyperpriors import mean_excess
 from ..models.kernel_model import KernelModel
-from ..posteriors.posterior import posterior
+from ..posteriors.posterior import Posterior
 from ..posteriors.site_draws import MarginalParameters, SiteParameters
 from ..priors.members import single_priors
 from ..sites.tracing import draw_once, is_improper, prior_draws
 from ..statistics.statistics import SufficientStatistics
 from .finding import Finding
-from .kernel_error import kernel_error
+from .kernel_checks import median_error
 
 #: Share of features that the data may use up (where a kernel on [0, 1] was resolved, random features used a third).
 MOST_USED = 0.6
-#: Relative error of a kernel that is known, at so many points, below which its features are not too few.
-KERNEL_ERROR, POINTS = 0.05, 100
+#: Relative error of a kernel that is known below which its features are not too few.
+KERNEL_ERROR = 0.05
 #: Posterior medians in a tail of the prior of this size contradict it.
 PRIOR_TAIL = 0.005
 #: Share of the entries of a site that may lie in such tails, as a few of many do.
 MOST_IN_TAIL = 0.05
-#: Draws of the prior that its tails are measured with, and draws of the posterior that are looked at.
-PRIOR_DRAWS, LOOKED_AT = 4000, 50
+#: Draws of the prior that its tails are measured with.
+PRIOR_DRAWS = 4000
 #: Correlation over the rows from which two features are the same.
 SAME_FEATURE = 1 - 1e-9
 #: Share of the range of an input that predictions may lie beyond it: a season at its turn is no extrapolation.
@@ -39,16 +41,11 @@ MARGIN = 0.01
 INTERPOLATES = 1e-6
 
 
-def basis_findings(
-    model: Callable[..., Any], samples: dict[str, np.ndarray], statistics: SufficientStatistics, site: str | None
-) -> Iterator[Finding]:
-    """Whether features suffice, and whether some of them are the same. O(m³) for each draw that is looked at."""
-    step = max(1, len(next(iter(samples.values()))) // LOOKED_AT)
-    thinned = {name: values[::step] for name, values in samples.items()}
+def basis_findings(posterior: Posterior) -> Iterator[Finding]:
+    """Whether features suffice, and whether some of them are the same. O(m³) a draw."""
+    statistics = posterior.statistics
     m = statistics.num_features
-
-    parameters = posterior(model, thinned, statistics, site=site).parameters()
-    share, used, noise = map(np.asarray, _looked_at(statistics, parameters))
+    share, used, noise = map(np.asarray, _looked_at(statistics, posterior.parameters()))
     if np.median(share) < FEW_FEATURES:
         yield Finding(
             "few effective features",
@@ -58,7 +55,10 @@ def basis_findings(
             "many inputs features spread thin.",
         )
     used_up = statistics.basis.approximates_kernel and np.median(used) > MOST_USED * m
-    if used_up and not _has_its_kernel(model, thinned, statistics, site):
+    if used_up and isinstance(posterior.model, KernelModel):
+        # Little noise lets the data use up features that have all of the kernel, too.
+        used_up = median_error(posterior, None).error > KERNEL_ERROR
+    if used_up:
         yield Finding(
             "too few features",
             f"The data use {np.median(used):.1f} of {m} features: what they cannot represent counts as noise.",
@@ -87,18 +87,6 @@ def _looked_at(statistics: SufficientStatistics, parameters: SiteParameters) -> 
     return jax.lax.map(look, parameters)
 
 
-def _has_its_kernel(
-    model: Callable[..., Any], samples: dict[str, np.ndarray], statistics: SufficientStatistics, site: str | None
-) -> bool:
-    """Whether the features are known to have all of the kernel: little noise lets the data use up these, too."""
-    if not isinstance(model, KernelModel):
-        return False
-    low, high = statistics.moments.x_min, statistics.moments.x_max
-    points = low + (high - low) * np.random.default_rng(0).random((POINTS, len(low)))
-    error = kernel_error(model, samples, statistics, points, site=site)["relative_error"]
-    return bool(np.median(error) < KERNEL_ERROR)
-
-
 def _used(statistics: SufficientStatistics, prior: Any, noise_scale: Any) -> jax.Array:
     """Effective number of parameters, ``tr R C Rᵀ (R C Rᵀ + σ²I)⁻¹`` (MacKay's γ), of each output."""
     R = joint.dense_factor(statistics, jnp.result_type(float))
@@ -119,18 +107,19 @@ def _duplicates(statistics: SufficientStatistics) -> Iterator[Finding]:
             f"{np.sum(norms == 0)} of {len(norms)} features are zero at all rows.",
             "Drop them, or choose centres, grids or columns where the data are.",
         )
-    norms = np.where(norms > 0, norms, np.inf)
     constant = np.flatnonzero(statistics.basis.constant_features)
     if len(constant) > 1:
         yield Finding(
             "several constants",
-            f"{len(constant)} bases bring a constant each, features {constant.tolist()}: the data tell their sum, and "
-            "not these weights.",
-            "Predictions are right. For weights that mean something keep one constant, as in "
-            "`sgp.LinearBasis(d, bias=False)`.",
+            f"Features {constant.tolist()} are the constants of several parts of the basis: the data tell their sum, "
+            "not which of them it is.",
+            "Nothing, if you look at the sum of the parts. To compare parts, leave out constants (`bias=False` of "
+            "`LinearBasis` and `CentredBasis`), or subtract each part's mean.",
         )
-        norms[constant[1:]] = np.inf  # no more to be said of them
-    same = np.argwhere(np.triu(np.abs(gram / np.outer(norms, norms)) > SAME_FEATURE, 1))
+    norms = np.where(norms > 0, norms, np.inf)
+    alike = np.triu(np.abs(gram / np.outer(norms, norms)) > SAME_FEATURE, 1)
+    alike[np.ix_(constant, constant)] = False
+    same = np.argwhere(alike)
     if len(same):
         i, j = same[0]
         yield Finding(
@@ -141,13 +130,12 @@ def _duplicates(statistics: SufficientStatistics) -> Iterator[Finding]:
         )
 
 
-def prior_findings(
-    model: Callable[..., Any], samples: dict[str, np.ndarray], statistics: SufficientStatistics
-) -> Iterator[Finding]:
+def prior_findings(posterior: Posterior) -> Iterator[Finding]:
     """Whether posterior medians lie where their prior has next to nothing, and the mean of y where the GP has not."""
+    model, samples, data = posterior.model, posterior.samples, posterior.run.data
     conflicts = []
-    drawn = prior_draws(model, statistics, jax.random.key(0), PRIOR_DRAWS, observed=False)
-    for name, site in draw_once(model, statistics).items():
+    drawn = prior_draws(model, data, jax.random.key(0), PRIOR_DRAWS, observed=False)
+    for name, site in draw_once(model, data).items():
         if site["type"] != "sample" or site["is_observed"] or site["fn"].is_discrete or is_improper(site["fn"]):
             continue
         below = np.mean(np.asarray(drawn[name]) < np.median(samples[name], axis=0), axis=0)
@@ -159,8 +147,8 @@ def prior_findings(
             f"Posterior medians of {conflicts} lie in a tail of {PRIOR_TAIL:.1%} of their prior.",
             "Check the units of X and y; then widen or move the prior, or doubt the model.",
         )
-    excess = mean_excess(statistics)
-    if excess is not None:
+    excess = mean_excess(posterior.statistics)
+    if excess is not None and not posterior.statistics.basis.constant_features.any():
         yield Finding(
             "mean of y",
             f"The mean of y ({excess[0]:.3g}) is large against its standard deviation ({excess[1]:.3g}), and the GP "
@@ -181,8 +169,20 @@ def domain_findings(statistics: SufficientStatistics, X_new: Any) -> Iterator[Fi
             "out of domain",
             f"{rows.sum()} of {len(rows)} rows of `X_new` lie outside the training inputs, most often in input {worst} "
             f"({lower[worst]:.4g} to {upper[worst]:.4g}).",
-            "A finite basis is too certain there: use `predict(..., augment=sgp.Augmentation(X, y))`.",
+            _beyond(statistics.basis),
         )
+
+
+def _beyond(basis: Basis) -> str:
+    """What to do for predictions beyond the training inputs."""
+    inner = basis.unrotated
+    if any(isinstance(part, InterpolationBasis) for part in inner.parts or (inner,)):
+        return "There is nothing to interpolate beyond the grid: make the basis with one that covers them."
+    kernel = ", kernel=sgp.Matern52(lengthscale)" if basis.centre_kernel is None else ""
+    return (
+        "A finite basis is too certain there: use "
+        f"`predict(..., augment=sgp.Augmentation(X, y{kernel}))`, or make the basis for a range that covers them."
+    )
 
 
 def pareto_findings(pareto_k: np.ndarray, good: float) -> Iterator[Finding]:

@@ -8,14 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from .._internal import checks
-from ..posteriors.arviz_compat import pareto_k
-from ..posteriors.one_line import to_arviz
-from ..sites.tracing import observed_site
+from ..models.kernel_model import KernelModel
+from ..posteriors.arviz_compat import LEAST_DRAWS, pareto_k
+from ..posteriors.posterior import Posterior, posterior
+from ..posteriors.predict import prediction_inputs
 from ..statistics.statistics import SufficientStatistics
 from .finding import Finding
+from .kernel_checks import exact_findings, kernel_findings
 from .model_checks import basis_findings, domain_findings, pareto_findings, prior_findings
 from .sampling_checks import chain_findings, sampler_findings
+
+#: Draws that the basis is looked at with.
+LOOKED_AT = 50
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,7 +48,7 @@ class Report:
 
 def report(
     mcmc: Any,
-    statistics: SufficientStatistics,
+    statistics: SufficientStatistics | None = None,
     X: Any = None,
     y: Any = None,
     X_new: Any = None,
@@ -55,12 +59,15 @@ def report(
     """List what is wrong with a run in plain words, each with a remedy.
 
     Checks chains (R-hat at most 1.01, 400 effective draws, divergences, E-BFMI at least 0.3, tree depth), the basis
-    (effective features; features used up by the data, unless the model knows its kernel and they have all of it;
-    duplicates; interpolation), the priors (medians in their tails, a large mean of y), and, if given, leave-one-out
-    (Pareto k of the rows ``X``, ``y``) and the domain of ``X_new``.
+    (effective features; features used up by the data, unless the model knows its kernel and they have all of it; the
+    error of a kernel that is known; duplicates; interpolation), the priors (medians in their tails, a large mean of y),
+    and, if given, leave-one-out (Pareto k of the rows ``X``, ``y``), whether an exact GP on 300 of these rows is much
+    better than the basis, at any lengthscale, and the domain of ``X_new``. A poor basis calls noise what it cannot
+    represent, which only the comparison with an exact GP shows: pass the rows.
     O(m³) for each of 50 draws; with ``X`` and ``y``, O(m²) a row and draw.
 
-    :param mcmc: a NumPyro ``MCMC`` after ``run(key, statistics, extra_fields=sgp.EXTRA_FIELDS)``.
+    :param mcmc: a NumPyro ``MCMC`` after ``run(key, statistics, extra_fields=sgp.EXTRA_FIELDS)``; or the
+        :func:`~ppl_sgp.posterior` made of it, which knows its statistics.
     :param statistics: the statistics the model was run on.
     :param X: the training inputs, shape (n, d); with ``y``, of shape (n,) or (n, q).
     :param X_new: inputs that predictions are wanted at, shape (n_new, d).
@@ -81,27 +88,45 @@ def report(
     """
     if (X is None) != (y is None):
         raise ValueError("report: pass both `X` and `y` of the training rows, or neither.")
-    by_chain = {name: np.asarray(values) for name, values in mcmc.get_samples(group_by_chain=True).items()}
-    extra = {name: np.asarray(values) for name, values in mcmc.get_extra_fields(group_by_chain=True).items()}
-    samples = {name: values.reshape(-1, *values.shape[2:]) for name, values in by_chain.items()}
-    model, depth = mcmc.sampler.model, getattr(mcmc.sampler, "_max_tree_depth", None)
-    latent = observed_site(model, statistics, site).latent  # what is computed from them may well be constant
-    findings = [
-        *chain_findings({name: by_chain[name] for name in latent}),
-        *sampler_findings(extra, depth if depth is None else int(np.max(depth))),
-        *basis_findings(model, samples, statistics, site),
-        *prior_findings(model, samples, statistics),
-    ]
-    missing = [name for name in ("diverging", "energy", "num_steps") if name not in extra]
-    not_checked = [f"{missing}; run with `extra_fields=sgp.EXTRA_FIELDS`."] if missing else []
+    of_run = mcmc if isinstance(mcmc, Posterior) else posterior(mcmc.sampler.model, mcmc, statistics, site=site)
+    run, statistics, looked_at = of_run.run, of_run.statistics, of_run.spaced(LOOKED_AT)
     if X_new is not None:
-        X_new = checks.finite_inputs(X_new, statistics.basis.input_dim, "report", "X_new")
+        X_new, _ = prediction_inputs(X_new, None, statistics.basis.input_dim)
+    container, rows = None, None
+    if X is not None:
+        container = of_run.to_arviz(X, y, row_weights=row_weights, predictive=False)  # it checks the rows as well
+        weights = None if row_weights is None else np.asarray(row_weights, dtype=np.float64)
+        rows = np.asarray(X, dtype=np.float64), np.asarray(y, dtype=np.float64), weights
+    findings = [
+        # Of latent sites: what is computed from them may well be constant.
+        *chain_findings({name: run.by_chain[name] for name in of_run.latent}),
+        *sampler_findings(run.extra, run.max_tree_depth),
+        *basis_findings(looked_at),
+        *prior_findings(of_run),
+    ]
+    missing = [name for name in ("diverging", "energy", "num_steps") if name not in run.extra]
+    not_checked = [f"{missing}; run with `extra_fields=sgp.EXTRA_FIELDS`."] if missing else []
+    knows_its_kernel = isinstance(of_run.model, KernelModel)
+    if statistics.basis.approximates_kernel:
+        if knows_its_kernel:
+            findings += kernel_findings(looked_at, None if rows is None else rows[0])
+        else:
+            not_checked.append(
+                "the kernel of the basis: the model has no `kernel_at(draw, basis)`, as `models.basis_gp` has; "
+                "`sgp.kernel_error` takes the kernel of a draw."
+            )
+    if X_new is not None:
         findings += domain_findings(statistics, X_new)
-    if X is None:
-        not_checked.append("leave-one-out; pass the training rows as `X` and `y`.")
+    if rows is None:
+        exact = ", and whether an exact GP does better" if knows_its_kernel else ""
+        not_checked.append(f"leave-one-out{exact}; pass the training rows as `X` and `y`.")
     else:
-        container = to_arviz(mcmc, statistics, X, y, row_weights=row_weights, site=site)
-        with warnings.catch_warnings():  # it would say in general what the finding says of these rows
-            warnings.filterwarnings("ignore", message="Estimated shape parameter of Pareto distribution")
-            findings += pareto_findings(*pareto_k(container, site, "report"))
+        if knows_its_kernel:
+            findings += exact_findings(looked_at, *rows)
+        if of_run.num_draws < LEAST_DRAWS:
+            not_checked.append(f"leave-one-out; {of_run.num_draws} draws are too few, {LEAST_DRAWS} at least.")
+        else:
+            with warnings.catch_warnings():  # it would say in general what the finding says of these rows
+                warnings.filterwarnings("ignore", message="Estimated shape parameter of Pareto distribution")
+                findings += pareto_findings(*pareto_k(container, of_run.site, "report"))
     return Report(tuple(findings), tuple(not_checked))

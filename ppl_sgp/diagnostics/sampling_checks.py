@@ -12,6 +12,8 @@ from .finding import Finding
 
 #: Largest R-hat and least effective draws for quantiles and means that can be reported (Vehtari et al. 2021).
 MOST_R_HAT, LEAST_ESS = 1.01, 400
+#: Draws of a chain below which R-hat and effective draws do not exist.
+FEWEST_DRAWS = 4
 #: Below this, momentum resampling explores the energy too slowly (Betancourt 2016).
 LEAST_BFMI = 0.3
 #: Share of trajectories that may end at the largest tree.
@@ -27,6 +29,14 @@ def chain_findings(by_chain: dict[str, np.ndarray]) -> Iterator[Finding]:
             "One chain cannot show that it has missed a part of the posterior.",
             "Run four: `MCMC(..., num_chains=4)`.",
         )
+    count = next(iter(by_chain.values())).shape[1]
+    if count < FEWEST_DRAWS:
+        yield Finding(
+            "effective sample size",
+            f"Chains of {count} draws are too few to judge (at least {LEAST_ESS} effective draws).",
+            "Run longer: more draws, or more chains.",
+        )
+        return
     r_hat = {name: _worst(split_gelman_rubin, values, np.max) for name, values in by_chain.items()}
     bad = {name: value for name, value in r_hat.items() if not value <= MOST_R_HAT}
     if bad:
@@ -56,7 +66,7 @@ def sampler_findings(extra: dict[str, np.ndarray], max_tree_depth: int | None) -
             "Keep explicit weights non-centred (`latent(..., centred=False)`), give scales priors that keep away from "
             "zero, or raise `target_accept_prob`.",
         )
-    if "energy" in extra:
+    if "energy" in extra and np.shape(extra["energy"])[1] >= FEWEST_DRAWS:
         energy = np.asarray(extra["energy"], dtype=np.float64)
         bfmi = np.mean(np.diff(energy, axis=1) ** 2, axis=1) / np.maximum(energy.var(axis=1), np.finfo(float).tiny)
         if bfmi.min() < LEAST_BFMI:

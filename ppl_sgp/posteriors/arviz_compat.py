@@ -27,11 +27,22 @@ def arviz() -> ModuleType:
     return arviz
 
 
+#: Names that ArviZ gives to the dimensions of draws.
+RESERVED = ("chain", "draw")
+
+
 def container_of(run: Run, coords: dict[str, Any], dims: dict[str, list[str]] | None, features: dict[str, Any]) -> Any:
     """Posterior and sample statistics of a run, without the compressed data ArviZ finds in the model.
 
     ``features`` are further coordinates of the posterior, for variables over features.
+
+    :raises ValueError: for sites named as ArviZ names its dimensions.
     """
+    clash = [name for name in run.by_chain if name in RESERVED]
+    if clash:
+        raise ValueError(
+            f"to_arviz: ArviZ keeps the names {clash} for its dimensions. Rename these sites of the model."
+        )
     known = run.dims if run.model is None else None
     container = arviz().from_numpyro(_as_mcmc(run), log_likelihood=False, coords=coords, dims=dims or known)
     for group in ("observed_data", "log_likelihood"):

@@ -6,7 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import xarray as xr
 
+from ..kernels import Kernel
 from ..statistics.statistics import SufficientStatistics
 from .augmentation import Augmentation
 from .posterior import posterior
@@ -164,3 +166,89 @@ def to_arviz(
     """
     of_run = posterior(mcmc.sampler.model, mcmc, statistics, site=site, max_memory=max_memory)
     return of_run.to_arviz(X, y, X_new, **options)
+
+
+def kernel_draws(
+    model: Callable[..., Any],
+    samples: dict[str, Any],
+    statistics: SufficientStatistics,
+    lags: Any,
+    *,
+    origin: Any = None,
+    site: str | None = None,
+) -> xr.Dataset:
+    """Draws of ``k(x₀, x₀ + τ) = φ(x₀)ᵀS⁻¹φ(x₀ + τ)``, and of the spectrum of a Fourier basis.
+
+    Figure 5.2c of Evans (2022). These are covariances of the finite basis, as the model uses them; O(m) or O(m²) a draw
+    and lag.
+
+    :param model: the NumPyro model, of one argument: the statistics.
+    :param samples: draws with the draws along the first axis, as ``mcmc.get_samples()``.
+    :param statistics: the statistics the model was fitted to.
+    :param lags: τ, shape (t,) for one input, else (t, d).
+    :param origin: x₀, shape (d,); default the middle of the training inputs. It does not matter for a
+        :class:`~ppl_sgp.FourierBasis`, whose kernels are stationary.
+    :param site: name of the observed site, if the model has several.
+    :return: a dataset with ``covariance`` (draw, lag), in squared units of y, over the coordinate ``lag`` (one
+        input) or ``displacement`` (lag, input); for a Fourier basis also ``spectrum`` (draw, frequency), the
+        prior variance at each spectral point, over ``frequency`` or ``wave_vector`` (frequency, input), in
+        cycles per unit of x. Its sum over frequencies is k(x₀, x₀). Outputs with a prior each are a second dimension,
+        ``output``.
+    :raises ValueError: if arguments do not fit, or the model keeps its weights (``observe_weights``).
+
+    .. doctest::
+
+        >>> import jax, jax.numpy as jnp, numpy as np, ppl_sgp as sgp
+        >>> X = np.linspace(0, 1, 40)[:, None]
+        >>> basis = sgp.FourierBasis.from_data(jax.random.key(0), X, 20)
+        >>> stats = sgp.sufficient_statistics(basis, X, np.sin(6 * X[:, 0]) + 0.1 * np.cos(77 * X[:, 0]))
+        >>> draws = {"lengthscale": jnp.array([0.2, 0.3]), "amplitude": jnp.ones(2), "noise_scale": jnp.full(2, 0.1)}
+        >>> kernels = sgp.kernel_draws(sgp.models.fourier_gp(), draws, stats, lags=np.linspace(0, 1, 5))
+        >>> dict(kernels.sizes)
+        {'draw': 2, 'lag': 5, 'frequency': 10}
+    """
+    return posterior(model, samples, statistics, site=site).kernel_draws(lags, origin=origin)
+
+
+def kernel_error(
+    model: Callable[..., Any],
+    samples: dict[str, Any],
+    statistics: SufficientStatistics,
+    X: Any,
+    *,
+    kernel: Callable[..., Kernel] | None = None,
+    site: str | None = None,
+) -> xr.Dataset:
+    """Compare the covariance ``K̃ = ΦS⁻¹Φᵀ`` that the model uses with the exact ``K`` of its kernel, at each draw.
+
+    The basis was chosen before the hyperparameters were known; this says whether it covers the lengthscales that the
+    posterior has found. The relative error ``‖K̃ - K‖/‖K‖`` in the Frobenius norm is the error of figures 4.2 and 5.1 of
+    Evans (2022). Eigenfunctions (:class:`~ppl_sgp.LaplaceBasis`, :class:`~ppl_sgp.GridEigenBasis`) bring it to
+    nothing with enough features. That of random Fourier features falls as one over the square root of their number,
+    and predictions are good long before it is small: compare it between bases and draws, and look at the ratio of
+    variances, which is well below one where the basis misses short lengthscales.
+
+    O(k²(m + d)) a draw, besides the features of the k points.
+
+    :param model: the NumPyro model, of one argument: the statistics.
+    :param samples: draws with the draws along the first axis, as ``mcmc.get_samples()``.
+    :param statistics: the statistics the model was fitted to.
+    :param X: points to compare at, shape (k, d): some hundred of the training inputs.
+    :param kernel: the exact kernel of one draw, a function of its latent sites by name (and of the number of an output,
+        where these have a prior each). A :class:`~ppl_sgp.models.KernelModel` knows it, such as those made by
+        :func:`~ppl_sgp.models.basis_gp` and :func:`~ppl_sgp.models.fourier_gp`.
+    :param site: name of the observed site, if the model has several.
+    :return: a dataset with ``relative_error`` (draw), and ``variance_ratio`` (draw), the mean prior variance over the
+        points by that of the exact kernel; (draw, output) where outputs have a prior each.
+    :raises ValueError: if arguments do not fit, or the model keeps its weights (``observe_weights``).
+
+    .. doctest::
+
+        >>> import jax.numpy as jnp, numpy as np, ppl_sgp as sgp
+        >>> X = np.linspace(0, 1, 40)[:, None]
+        >>> stats = sgp.sufficient_statistics(sgp.LaplaceBasis.from_data(X, 10), X, np.sin(40 * X[:, 0]))
+        >>> draws = {"lengthscale": jnp.array([0.2, 0.02]), "amplitude": jnp.ones(2), "noise_scale": jnp.full(2, 0.1)}
+        >>> print(sgp.kernel_error(sgp.models.basis_gp(), draws, stats, X).variance_ratio.values.round(1))
+        [1.  0.3]
+    """
+    return posterior(model, samples, statistics, site=site).kernel_error(X, kernel=kernel)

@@ -8,15 +8,21 @@ from typing import Any
 
 import jax
 import numpy as np
+import xarray as xr
 
 from .._internal import checks
+from .._internal.compiled import Compiled
 from .._internal.pytree import pytree_dataclass, static
+from ..kernels import Kernel
 from ..sites.tracing import ObservedSite, observed_site
 from ..statistics.statistics import SufficientStatistics
 from ..statistics.storage import read, write
 from .arviz_compat import site_dims
 from .augmentation import Augmentation
+from .kernel_draws import kernel_draws_of
+from .kernel_error import kernel_error_of
 from .leave_one_out import left_out, loo_pit
+from .log_prior import log_densities_at
 from .mixture import gaussian_log_density
 from .predict import predict_with
 from .prediction import Prediction
@@ -56,6 +62,13 @@ class Posterior:
         return self.draws.statistics
 
     @property
+    def model(self) -> Any:
+        """The model; refused where a posterior was loaded without it."""
+        if self.run.model is None:
+            raise ValueError("This asks the model, which files do not keep: `load_posterior(path, model)`.")
+        return self.run.model
+
+    @property
     def samples(self) -> dict[str, np.ndarray]:
         """Draws by site name, the draws along the first axis, those of one chain after the other."""
         return self.run.samples
@@ -80,6 +93,37 @@ class Posterior:
         if not isinstance(parameters, MarginalParameters):
             raise ValueError(f"{owner}: the model keeps its weights, so it has draws of functions, not of kernels.")
         return parameters
+
+    @cached_property
+    def log_prior(self) -> dict[str, np.ndarray]:
+        """Log density of each latent site under its prior, by name, shape (draws,), in nats.
+
+        In the site's own units, given the sites that its prior depends on. Improper priors have none.
+        """
+        return self._log_densities[0]
+
+    @cached_property
+    def log_evidence(self) -> np.ndarray:
+        """``log p(y | θ_s)`` at each draw, shape (draws,), in nats; given the weights, if the model keeps them."""
+        return self._log_densities[1]
+
+    @cached_property
+    def _log_densities(self) -> tuple[dict[str, np.ndarray], np.ndarray]:
+        compiled = Compiled(log_densities_at, self.model, self.site, self.latent_names)
+        densities = compiled(self.run.data, self.latent)
+        return jax.tree.map(lambda values: np.asarray(values, dtype=np.float64), densities)
+
+    def take(self, indices: Any) -> Posterior:
+        """The posterior of chosen draws, as if of one chain.
+
+        :param indices: positions of draws, or a slice.
+        """
+        chosen = np.arange(self.num_draws)[indices]
+        return Posterior(self.run.take(chosen), self.draws.take(chosen), self.site, self.latent_names, self.max_memory)
+
+    def spaced(self, count: int) -> Posterior:
+        """The posterior of about ``count`` draws, evenly spaced, where there are more."""
+        return self.take(slice(None, None, max(1, self.num_draws // count)))
 
     @cached_property
     def weights(self) -> SampledWeights:
@@ -135,6 +179,22 @@ class Posterior:
             functions, self.weights, self.statistics, X, y, row_weights, rows, residual_variance, self.max_memory
         )
         return result[:, 0] if np.ndim(y) == 1 else np.moveaxis(result, 1, 2)
+
+    def kernel_draws(self, lags: Any, *, origin: Any = None) -> xr.Dataset:
+        """Draws of ``k(x₀, x₀ + τ)``: see :func:`~ppl_sgp.kernel_draws`.
+
+        :param lags: τ, shape (t,) for one input, else (t, d).
+        :param origin: x₀, shape (d,); default the middle of the training inputs.
+        """
+        return kernel_draws_of(self, lags, origin)
+
+    def kernel_error(self, X: Any, *, kernel: Callable[..., Kernel] | None = None) -> xr.Dataset:
+        """How far the covariance of the finite basis is from the exact one: see :func:`~ppl_sgp.kernel_error`.
+
+        :param X: points to compare at, shape (k, d).
+        :param kernel: the exact kernel of one draw; default that of the model.
+        """
+        return kernel_error_of(self, X, kernel)
 
     def loo_pit(self, X: Any, y: Any, *, row_weights: Any = None) -> np.ndarray:
         """Leave-one-out PIT values of each output, shape (q, n); see :func:`~ppl_sgp.plots.plot_loo_pit`."""
@@ -276,8 +336,3 @@ def latent_draws(observed: ObservedSite, samples: dict[str, np.ndarray]) -> dict
                 f"{chosen[name].shape}" + (", grouped by chain: pass `mcmc.get_samples()`." if by_chain else ".")
             )
     return chosen
-
-
-def thinned(posterior: Posterior, count: int) -> np.ndarray:
-    """Positions of at most about ``count`` draws, evenly spaced."""
-    return np.arange(posterior.num_draws)[:: max(1, posterior.num_draws // count)]

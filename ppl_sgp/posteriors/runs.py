@@ -49,6 +49,12 @@ class Run:
         """A key that no chain has used."""
         return jax.random.wrap_key_data(jax.numpy.asarray(self.key_data))
 
+    def take(self, indices: np.ndarray) -> Run:
+        """Chosen draws, as if of one chain."""
+        by_chain = {name: values[indices][None] for name, values in self.samples.items()}
+        extra = {name: values.reshape(-1, *values.shape[2:])[indices][None] for name, values in self.extra.items()}
+        return dataclasses.replace(self, by_chain=by_chain, extra=extra)
+
     def stored(self, dims: dict[str, list[str]]) -> StoredRun:
         """What is written to a file."""
         named = tuple((name, tuple(names)) for name, names in dims.items())
@@ -110,9 +116,10 @@ def run_of(draws: Any, model: Callable[..., Any], data: Any) -> Run:
 
 
 def _of_mcmc(mcmc: Any, model: Callable[..., Any], data: Any) -> Run:
-    if mcmc.last_state is None:
-        raise ValueError("The MCMC has no draws: call its `run` first.")
-    by_chain = {name: np.asarray(values) for name, values in mcmc.get_samples(group_by_chain=True).items()}
+    samples = {} if mcmc.last_state is None else mcmc.get_samples(group_by_chain=True)
+    by_chain = {name: np.asarray(values) for name, values in samples.items()}
+    if not by_chain or min(values.shape[1] for values in by_chain.values()) == 0:
+        raise ValueError("The MCMC has no draws. Call `mcmc.run(key, statistics)` with `num_samples` > 0 first.")
     fields = mcmc.get_extra_fields(group_by_chain=True)
     extra = {name: np.asarray(values) for name, values in fields.items() if not isinstance(values, (dict, tuple))}
     depth = getattr(mcmc.sampler, "_max_tree_depth", None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import copy
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -76,6 +77,10 @@ class SiteDraws(abc.ABC):
         """The parameters at chosen draws, stacked."""
 
     @abc.abstractmethod
+    def take(self, indices: np.ndarray) -> SiteDraws:
+        """Chosen draws."""
+
+    @abc.abstractmethod
     def structure(self) -> SiteParameters:
         """Shapes and dtypes of the parameters at one draw, stacked; nothing is evaluated."""
 
@@ -101,6 +106,12 @@ class ModelDraws(SiteDraws):
         """The parameters at chosen draws, stacked."""
         return self._compiled(self._data, {name: values[indices] for name, values in self._latent.items()})
 
+    def take(self, indices: np.ndarray) -> ModelDraws:
+        """Chosen draws."""
+        taken = copy.copy(self)
+        taken._latent, taken.num_draws = {name: values[indices] for name, values in self._latent.items()}, len(indices)
+        return taken
+
     def structure(self) -> SiteParameters:
         """Shapes and dtypes of the parameters at one draw, stacked."""
         first = {name: values[:1] for name, values in self._latent.items()}
@@ -121,6 +132,10 @@ class StoredDraws(SiteDraws):
     def parameters(self, indices: np.ndarray) -> SiteParameters:
         """The parameters at chosen draws, stacked."""
         return jax.tree.map(lambda leaf: jnp.asarray(leaf)[indices], self._stored)
+
+    def take(self, indices: np.ndarray) -> StoredDraws:
+        """Chosen draws."""
+        return StoredDraws(self.statistics, self.parameters(indices))
 
     def structure(self) -> SiteParameters:
         """Shapes and dtypes of the parameters at one draw, stacked."""

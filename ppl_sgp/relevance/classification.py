@@ -145,6 +145,7 @@ def fit_relevance_classifier(
     """
     X, classes, codes = _checked(basis, X, labels)
     checks.whole_number("max_iterations", max_iterations, 1, "fit_relevance_classifier")
+    checks.positive("tolerance", tolerance, "fit_relevance_classifier")
     Phi = basis.host_features(X)
     size = np.sqrt(np.mean(Phi**2, axis=0))
     active = np.flatnonzero(size > 0)

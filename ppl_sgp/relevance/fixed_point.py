@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from .problem import NOISE_FLOOR, Outcome, Problem, posterior
+from .problem import NOISE_FLOOR, Outcome, Problem
 from .sequential import sequential
 
 #: A feature is pruned when its prior variance is below this share of the variance of its least-squares weight.
@@ -30,9 +30,10 @@ def fixed_point(problem: Problem, max_iterations: int, tolerance: float, tick: C
     try:
         while not settled and iterations < max_iterations:
             iterations += 1
-            solved = posterior(problem, active, precision, noise_variance)
-            trace.append(solved.log_evidence)
-            tick(solved.log_evidence, len(active))
+            rows = problem.active(active)
+            solved = rows.posterior(precision, noise_variance)
+            trace.append(rows.log_evidence(solved, noise_variance))
+            tick(trace[-1], len(active))
             determined = 1 - precision * solved.variances
             square = np.maximum(solved.mean**2, np.finfo(np.float64).tiny)
             # A feature that the data say nothing about, to rounding, goes as well.

@@ -16,7 +16,7 @@ from collections.abc import Callable
 import numpy as np
 from scipy.optimize import minimize
 
-from .problem import NOISE_FLOOR, Outcome, Problem, posterior
+from .problem import NOISE_FLOOR, Outcome, Problem
 
 #: Precisions and noise are settled together, and rounding of the updates removed, after as many iterations, or k/4 if
 #: that is more, in as many steps. (Of 20 and 10, 10 and 10, 10 and 5, 40 and 20 and others these took least time.)
@@ -46,12 +46,13 @@ class _Active:
         self.refresh()
 
     def refresh(self) -> None:
-        """Everything from the active set and its precisions. O(k³ + m k²)."""
+        """Everything from the active set and its precisions. O(m k²)."""
         beta = 1 / self.noise_variance
         self.rows = self.problem.gram[self.indices]
         self.copies = np.sum(np.abs(self.rows) > COPY, axis=0)  # how many active features each one is a copy of
-        solved = posterior(self.problem, self.indices, self.precision, self.noise_variance)
-        self.mean, self.log_evidence = solved.mean, solved.log_evidence
+        rows = self.problem.active(self.indices)
+        solved = rows.posterior(self.precision, self.noise_variance)
+        self.mean, self.log_evidence = solved.mean, rows.log_evidence(solved, self.noise_variance)
         self.covariance = solved.inverse_factor @ solved.inverse_factor.T
         half = solved.inverse_factor.T @ self.rows
         self.S = beta * np.diag(self.problem.gram) - beta**2 * np.sum(half**2, axis=0)
@@ -121,11 +122,12 @@ class _Active:
 
         One at a time they creep where features are correlated.
         """
-        k, before = len(self.indices), posterior(self.problem, self.indices, self.precision, self.noise_variance)
+        k, rows = len(self.indices), self.problem.active(self.indices)
+        before = rows.posterior(self.precision, self.noise_variance)
 
         def negative(x: np.ndarray) -> tuple[float, np.ndarray]:
             precision, noise_variance = np.exp(x[:k]), np.exp(x[k])
-            solved = posterior(self.problem, self.indices, precision, noise_variance)
+            solved = rows.posterior(precision, noise_variance)
             determined = 1 - precision * solved.variances
             slope = 0.5 * (determined - precision * solved.mean**2)
             of_noise = 0.5 * (solved.residual / noise_variance - self.problem.num_rows + determined.sum())

@@ -42,11 +42,11 @@ def prior_draws(
     model: Callable[..., Any], data: Any, key: jax.Array, count: int, *, observed: bool
 ) -> dict[str, jax.Array]:
     """Joint draws of all sites with the draws along the first axis; with ``observed``, of the observed ones as well."""
-    proper = handlers.substitute(model, substitute_fn=_improper)
-    free = handlers.uncondition(proper) if observed else proper
+    free = handlers.uncondition(model) if observed else model
 
     def draw(key: jax.Array) -> dict[str, Any]:
-        trace = handlers.trace(handlers.seed(free, key)).get_trace(data)
+        seeded = handlers.seed(free, key)  # within, so that starting values have a key
+        trace = handlers.trace(handlers.substitute(seeded, substitute_fn=_improper)).get_trace(data)
         return {name: site["value"] for name, site in trace.items() if site["type"] == "sample"}
 
     return jax.jit(jax.vmap(draw))(jax.random.split(key, count))

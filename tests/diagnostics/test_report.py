@@ -296,6 +296,38 @@ def test_arguments(statistics):
     assert "['energy', 'num_steps']; run with `extra_fields" in str(sgp.report(bare, statistics))
 
 
+def test_inputs_that_are_not_finite(statistics):
+    for wrong in (np.nan, np.inf):
+        with pytest.raises(ValueError, match="`X_new` has entries that are not finite"):
+            sgp.report(Run(model, draws_of()), statistics, X_new=np.full((2, 6), wrong))
+
+
+def test_an_improper_prior_and_few_draws(statistics):
+    def improper(stats):
+        scale = numpyro.sample("scale", dist.ImproperUniform(dist.constraints.positive, (), ()))
+        noise_scale = numpyro.sample("noise_scale", dist.LogNormal(-1.0, 1.5))
+        sgp.observe("y", stats, sgp.DiagonalPrior(scale * jnp.ones(stats.num_features)), noise_scale)
+
+    assert checks(Run(improper, draws_of()), statistics) == []
+    for count in (1, 3):
+        found = sgp.report(Run(improper, draws_of(count=count)), statistics).findings
+        assert [(each.check, f"of {count} draws" in each.symptom) for each in found] == [
+            ("effective sample size", True)
+        ]
+
+
+def test_runs_without_draws_and_with_few(statistics, relaxed):
+    rows = np.random.default_rng(1).standard_normal((200, 6)), np.ones(200)
+    stats = of_rows(*rows)
+    with relaxed():
+        mcmc = MCMC(NUTS(model), num_warmup=5, num_samples=1, progress_bar=False)
+        for call in (sgp.report, sgp.to_arviz):
+            with pytest.raises(ValueError, match=r"has no draws\. Call `mcmc.run"):
+                call(mcmc, stats)
+        mcmc.run(jax.random.key(0), stats, extra_fields=sgp.EXTRA_FIELDS)
+        assert "leave-one-out; 1 draws are too few" in str(sgp.report(mcmc, stats, *rows))
+
+
 def sampler(model):
     lengths = {"num_warmup": 200, "num_samples": 600, "num_chains": 2}
     return MCMC(NUTS(model), progress_bar=False, jit_model_args=True, **lengths)

@@ -132,3 +132,12 @@ def test_predictive_draws_follow_the_key(run):
     np.testing.assert_array_equal(same["posterior_predictive"]["y"].values, idata["posterior_predictive"]["y"].values)
     other = sgp.to_arviz(mcmc, stats, X=X, y=y, key=jax.random.key(99))
     assert not np.array_equal(other["posterior_predictive"]["y"].values, idata["posterior_predictive"]["y"].values)
+
+
+def test_sites_named_as_dimensions_are_refused():
+    class Run:
+        def get_samples(self, group_by_chain):
+            return {"draw": np.zeros((1, 5)), "noise_scale": np.ones((1, 5))}
+
+    with pytest.raises(ValueError, match=r"ArviZ keeps the names \['draw'\].*Rename"):
+        sgp.to_arviz(Run(), problem()[2])

@@ -1,0 +1,211 @@
+"""Bases that are too poor for their kernel, or for the data, against exact GPs; good ones are passed in silence."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+import jax
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+from numpyro.infer import MCMC, NUTS
+from scipy.stats import multivariate_normal
+
+import ppl_sgp as sgp
+from ppl_sgp.diagnostics.exact_comparison import compare_with_exact
+from ppl_sgp.diagnostics.kernel_checks import exact_findings, kernel_findings
+
+pytestmark = pytest.mark.float64_only
+SE = sgp.SquaredExponential
+
+
+def five_periods():
+    x = np.linspace(0, 1, 300)[:, None]
+    return x, np.sin(10 * np.pi * x[:, 0]) + 0.05 * np.random.default_rng(7).normal(size=300)
+
+
+def two_months_years_apart():
+    rng = np.random.default_rng(51)
+    t = np.sort(np.concatenate([rng.uniform(0, 30, 150), 1100 + rng.uniform(0, 30, 150)]))
+    y = np.sin(2 * np.pi * t / 9) + 0.5 * np.sin(2 * np.pi * t / 4.1) + 0.2 * rng.normal(size=300)
+    return t[:, None], y
+
+
+def draws(lengthscale=None, **values):
+    """A few draws around given values."""
+    spread = np.exp(0.02 * np.random.default_rng(0).standard_normal(16))
+    values = values if lengthscale is None else {"lengthscale": np.asarray(lengthscale), **values}
+    return {name: np.multiply.outer(spread, np.asarray(value)) for name, value in values.items()}
+
+
+def found(model, samples, stats, X, y, row_weights=None):
+    return list(exact_findings(model, samples, stats, X, y, row_weights, None))
+
+
+def lengthscale_named(finding):
+    """What the remedy says to make the basis for, as a user would read it."""
+    return np.asarray(ast.literal_eval(re.search(r"for lengthscale (\[.*?\]|[\d.e+-]+)", finding.remedy).group(1)))
+
+
+def fitted(model, stats):
+    fit = sgp.fit_evidence(model, stats)
+    return fit, {name: np.asarray(value)[None] for name, value in fit.values.items()}
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_evidences_are_those_of_dense_normals(rng, weighted):
+    X, y = rng.uniform(0, 1, (40, 2)), rng.standard_normal(40)
+    omega = rng.uniform(0.5, 2.0, 40) if weighted else None
+    basis = sgp.FourierBasis.from_data(jax.random.key(0), X, 20)
+    stats = sgp.sufficient_statistics(basis, X, y, row_weights=omega)
+    one = {"lengthscale": np.array([[0.3, 0.5]]), "amplitude": np.array([1.2]), "noise_scale": np.array([0.4])}
+    compared = compare_with_exact(sgp.models.fourier_gp(), one, stats, X, y, omega)
+    over = np.ones(40) if omega is None else 1 / omega
+    Phi = basis.host_features(X)
+    kernel = sgp.SquaredExponential(np.array([0.3, 0.5]), 1.2)
+    finite = Phi * np.exp(np.asarray(basis.weight_prior(kernel).log_variance)) @ Phi.T
+    of_basis = multivariate_normal.logpdf(y, np.zeros(40), finite + 0.16 * np.diag(over))
+    assert compared.of_basis == pytest.approx(of_basis, abs=1e-8) and compared.num_rows == 40
+    for fit in (compared.same, compared.best):
+        scaled = sgp.SquaredExponential(np.array([0.3, 0.5]) * fit.scaling, 1.2 * fit.amplitude)
+        K = np.asarray(scaled(X)) + np.diag(fit.noise_scale[0] ** 2 * over)
+        assert fit.log_evidence == pytest.approx(multivariate_normal.logpdf(y, np.zeros(40), K), abs=1e-7)
+    assert compared.best.log_evidence >= compared.same.log_evidence
+    np.testing.assert_array_equal(compared.same.scaling, 1.0)
+
+
+@pytest.mark.parametrize(("key", "values"), [(1, (0.0701, 0.464, 0.667)), (2, (0.0433, 0.272, 0.682)), (0, None)])
+def test_a_season_called_noise(key, values):
+    """Keys 1 and 2 have no frequency near five a unit; key 0 has, and then there is nothing to find."""
+    X, y = five_periods()
+    stats = sgp.sufficient_statistics(sgp.FourierBasis.from_data(jax.random.key(key), X, 80), X, y)
+    model = sgp.models.fourier_gp()
+    if values is None:
+        assert found(model, draws(0.0683, amplitude=1.18, noise_scale=0.0459), stats, X, y) == []
+        return
+    finding = found(model, draws(values[0], amplitude=values[1], noise_scale=values[2]), stats, X, y)[0]
+    assert re.search(r"exact GP is 7\d\d nats better", finding.symptom)
+    assert "noise 0.045" in finding.symptom and "noise 0.6" in finding.symptom
+    lengthscale = lengthscale_named(finding)
+    assert 0.04 < lengthscale < 0.12
+    kernels = [SE(factor * lengthscale) for factor in (0.5, 1.0, 2.0)]
+    basis = sgp.FourierBasis.sample(jax.random.key(key), kernels, 160, 1)
+    better = sgp.sufficient_statistics(basis, X, y)
+    told = sgp.models.fourier_gp(lengthscale=dist.LogNormal(np.log(lengthscale), 1.0))
+    fit, at = fitted(told, better)
+    assert fit.values["noise_scale"] == pytest.approx(0.05, rel=0.15)
+    assert found(told, at, better, X, y) == []
+
+
+def test_a_gap_in_time():
+    """Scales follow the gap; the kernel of the basis is exact at them, and the data are elsewhere."""
+    X, y = two_months_years_apart()
+    stats = sgp.sufficient_statistics(sgp.LaplaceBasis.from_data(X, 100), X, y)
+    samples = draws(100.0, amplitude=0.3, noise_scale=0.85)
+    finding = found(sgp.models.basis_gp(), samples, stats, X, y)[0]
+    lengthscale = lengthscale_named(finding)
+    assert 1.0 < lengthscale < 2.0
+    dense = -51.1  # the most that an exact GP reaches, at lengthscale 1.3, amplitude 0.9, noise 0.2
+    rows = np.random.default_rng(0).choice(300, 100, replace=False)
+    placed = sgp.NystromBasis(X[rows], sgp.SquaredExponential(lengthscale))
+    few = sgp.sufficient_statistics(placed, X, y)
+    fixed = sgp.models.basis_gp(lengthscale=float(lengthscale))
+    fit, at = fitted(fixed, few)
+    assert fit.log_evidence == pytest.approx(dense, abs=5.0) and found(fixed, at, few, X, y) == []
+    kernels = [SE(factor * lengthscale) for factor in (0.5, 1.0, 2.0)]
+    basis = sgp.FourierBasis.sample(jax.random.key(0), kernels, 300, 1)
+    many = sgp.sufficient_statistics(basis, X, y)
+    told = sgp.models.fourier_gp(lengthscale=dist.LogNormal(np.log(lengthscale), 1.0))
+    fit, at = fitted(told, many)
+    assert fit.log_evidence == pytest.approx(dense, abs=10.0) and found(told, at, many, X, y) == []
+
+
+def test_what_the_model_holds_fixed_is_not_blamed_on_the_basis():
+    X, y = five_periods()
+    stats = sgp.sufficient_statistics(sgp.LaplaceBasis.from_data(X, 80), X, y)
+    fixed = sgp.models.basis_gp(amplitude=1.0, noise_scale=0.5)
+    assert found(fixed, draws(0.064), stats, X, y) == []
+
+
+@pytest.mark.relaxed_promotion
+def test_several_outputs_and_lengthscales(rng):
+    X = rng.uniform(0, 1, (200, 2))
+    y = np.stack([np.sin(6 * X[:, 0]), np.cos(5 * X[:, 1])], axis=1) + 0.1 * rng.standard_normal((200, 2))
+    model = sgp.models.basis_gp()
+    for m, expected in ((12, 0), (2, 1)):
+        stats = sgp.sufficient_statistics(sgp.LaplaceBasis.from_data(X, m), X, y)
+        findings = found(model, fitted(model, stats)[1], stats, X, y)
+        assert len(findings) == expected
+    assert lengthscale_named(findings[0]).shape == (2,)
+
+
+def columns(rng, d):
+    return rng.uniform(0, 1, (400, d))
+
+
+FAMILIES = {
+    "Laplace": (1, lambda X: sgp.LaplaceBasis.from_data(X, 20), 0.1, 0.02),
+    "Laplace, box": (1, lambda X: sgp.LaplaceBasis.from_data(X, 20), 0.3, 1.0),
+    "Laplace, 2 inputs": (2, lambda X: sgp.LaplaceBasis.from_data(X, 15), [0.1, 0.3], [0.1, 0.03]),
+    "interpolation": (1, lambda X: sgp.InterpolationBasis([np.linspace(-0.1, 1.1, 30)]), 0.05, 0.02),
+    "Fourier": (1, lambda X: sgp.FourierBasis.from_data(jax.random.key(0), X, 60), 0.05, 0.02),
+    "Fourier, drawn": (1, lambda X: sgp.FourierBasis.sample(jax.random.key(0), SE(0.1), 60, 1), 0.1, 0.02),
+    "Fourier, 2 inputs": (2, lambda X: sgp.FourierBasis.from_data(jax.random.key(0), X, 200), [0.1, 0.3], [0.02, 0.02]),
+}
+
+
+@pytest.mark.parametrize("rows_given", [False, True])
+@pytest.mark.parametrize("name", FAMILIES)
+def test_good_and_poor_bases_of_each_family(name, rows_given, rng):
+    d, make, good, poor = FAMILIES[name]
+    X = columns(rng, d)
+    basis = make(X)
+    stats = sgp.sufficient_statistics(basis, X, rng.standard_normal(400))
+    model = sgp.models.fourier_gp() if isinstance(basis, sgp.FourierBasis) else sgp.models.basis_gp()
+    for lengthscale, expected in ((good, []), (poor, ["poor kernel"])):
+        samples = draws(lengthscale, amplitude=1.0, noise_scale=0.1)
+        findings = list(kernel_findings(model, samples, stats, None, X if rows_given else None))
+        assert [each.check for each in findings] == expected
+
+
+@pytest.mark.parametrize(
+    "make", [lambda X, m, k: sgp.NystromBasis(X[:m], k), lambda X, m, k: sgp.GridEigenBasis.from_kernel(k, X, m)]
+)
+def test_bases_of_one_kernel_are_judged_where_the_rows_are(make, rng):
+    X = columns(rng, 2)
+    for m, expected in ((60, []), (4, ["poor kernel"])):
+        kernel = SE(np.array([0.3, 0.3]))
+        stats = sgp.sufficient_statistics(make(X, m, kernel), X, rng.standard_normal(400))
+        model = sgp.models.basis_gp(lengthscale=np.array([0.3, 0.3]))
+        samples = draws(amplitude=1.0, noise_scale=0.1)
+        assert [each.check for each in kernel_findings(model, samples, stats, None, X)] == expected
+        assert list(kernel_findings(model, samples, stats, None, None)) == []
+
+
+def test_remedies_of_a_poor_kernel(rng):
+    X = columns(rng, 1)
+    y = rng.standard_normal(400)
+    for lengthscale in (0.02, 1.0):
+        numbers, factors = sgp.LaplaceBasis.suggest(X, [lengthscale])
+        basis = sgp.LaplaceBasis.from_data(X, numbers, factors)
+        stats = sgp.sufficient_statistics(basis, X, y)
+        samples = draws(lengthscale, amplitude=1.0, noise_scale=0.1)
+        assert list(kernel_findings(sgp.models.basis_gp(), samples, stats, None, X)) == []
+    kernels = [SE(0.02 * factor) for factor in (0.7, 1.0, 1.4)]
+    stats = sgp.sufficient_statistics(sgp.FourierBasis.sample(jax.random.key(0), kernels, 60, 1), X, y)
+    samples = draws(0.02, amplitude=1.0, noise_scale=0.1)
+    assert list(kernel_findings(sgp.models.fourier_gp(), samples, stats, None, X)) == []
+
+
+@pytest.mark.end_to_end
+@pytest.mark.relaxed_promotion
+def test_report_of_a_season_called_noise():
+    X, y = five_periods()
+    for key, named in ((1, True), (0, False)):
+        stats = sgp.sufficient_statistics(sgp.FourierBasis.from_data(jax.random.key(key), X, 80), X, y)
+        mcmc = MCMC(NUTS(sgp.models.fourier_gp()), num_warmup=200, num_samples=200, progress_bar=False)
+        mcmc.run(jax.random.key(0), stats, extra_fields=sgp.EXTRA_FIELDS)
+        checks = [finding.check for finding in sgp.report(mcmc, stats, X, y).findings]
+        assert ("poorer than an exact GP" in checks) == named
+        assert "an exact GP does better; pass" in str(sgp.report(mcmc, stats))

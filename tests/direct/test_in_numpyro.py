@@ -1,5 +1,7 @@
 """Discrete weights in NumPyro: Gibbs sampling, SVI with the exact bound, and what is refused."""
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -81,6 +83,50 @@ def test_one_sweep_on_orthogonal_features_is_a_draw_from_the_posterior(rng):
     draw = jax.vmap(lambda key: model._draw_weights(stats, key, {"weights": PRIOR.levels[jnp.array([0, 1, 2, 3])]}, {}))
     draws = draw(jax.random.split(jax.random.key(0), 20_000))["weights"]
     np.testing.assert_allclose(frequencies(draws, PRIOR.levels), result.probabilities, atol=0.02)
+
+
+def correlated(levels, probs, b, spread, seed):
+    """Statistics of 60 rows of nearly equal features, three of them true, and all configurations with probabilities."""
+    rng = np.random.default_rng(seed)
+    Phi = rng.normal(size=(60, 1)) + spread * rng.normal(size=(60, b))
+    y = Phi[:, :3].sum(axis=1) + rng.normal(size=60)
+    codes = np.array(list(itertools.product(range(len(levels)), repeat=b)))
+    weights = np.asarray(levels)[codes]
+    joint = -0.5 * np.sum((y - weights @ Phi.T) ** 2, axis=1) + np.log(probs)[codes].sum(axis=1)
+    prior = sgp.DiscreteRelaxation.from_logits(levels, np.log(probs))
+    stats = sgp.sufficient_statistics(IdentityBasis(b), Phi, y)
+    return stats, prior, weights, np.exp(joint - logsumexp(joint))
+
+
+@pytest.mark.parametrize(
+    "levels, probs, b, spread",
+    [
+        ([0.0, 1.0], [0.7, 0.3], 12, 0.3),  # more weights than the ten of a block
+        ([-1.0, 0.0, 1.0], [0.2, 0.6, 0.2], 8, 0.15),  # than the six
+        (np.linspace(-3, 3, 15), np.exp(-0.5 * np.linspace(-3, 3, 15) ** 2), 3, 0.1),  # than the two
+    ],
+    ids=["two levels", "three levels", "fifteen levels"],
+)
+def test_gibbs_crosses_ridges_of_correlated_weights(levels, probs, b, spread):
+    """Four chains from draws of the prior. Single weights alone stay in one or two states for thousands of sweeps."""
+    probs = np.asarray(probs) / np.sum(probs)
+    stats, prior, weights, posterior = correlated(levels, probs, b, spread, seed=1)
+    model = sgp.models.discrete_weights(prior, 1.0)
+
+    def chain(start, key):
+        def sweep(state, key):
+            state = model._draw_weights(stats, key, state, {})
+            return state, state["weights"]
+
+        return jax.lax.scan(sweep, {"weights": start}, jax.random.split(key, 1500))[1][100:]
+
+    starts = prior.expand([b]).sample(KEY, (4,))
+    draws = np.asarray(jax.jit(jax.vmap(chain))(starts, jax.random.split(jax.random.key(2), 4)), np.float64)
+    exact = posterior @ weights
+    deviation = np.sqrt(posterior @ weights**2 - exact**2)
+    # Each chain, as if five neighbouring draws were worth one.
+    error = np.abs(draws.mean(axis=1) - exact) / (deviation * (5 / draws.shape[1]) ** 0.5)
+    assert error.max() < 4.5, error.max()
 
 
 def guide(stats):

@@ -44,10 +44,18 @@ class DiscreteFit(LinearPosterior, RegressionPosterior):
     :ivar noise_scales: standard deviations the noise may have, shape (S,).
     :ivar noise_probabilities: posterior probabilities of them, shape (S,).
     :ivar mixture_weights: probabilities of the components, shape (R,).
+    :ivar outermost: whether a weight of a relaxed continuous prior is more likely than not on its first or last level,
+        while the data ask for more, shape (b,); ``None`` if nobody looked.
+    :ivar log_prior_mass: log of the share of a Gaussian prior that its placed levels stand for, an interval of one step
+        each. ``elbo + log_prior_mass`` bounds the evidence under the Gaussian prior, up to the rule of midpoints, and
+        compares fits on different grids; ``elbo`` itself is of a prior that was told where the posterior is. Zero for
+        levels that were given.
     :ivar elbo_standard_error: of ``elbo``, where it is an estimate (after :func:`~ppl_sgp.direct.refine`); else zero.
     """
 
     mixture_weights: np.ndarray
+    outermost: np.ndarray | None = None
+    log_prior_mass: float = 0.0
     elbo_standard_error: float = 0.0
 
     @property

@@ -8,7 +8,10 @@ import pytest
 import ppl_sgp as sgp
 from tests.builders import IdentityBasis
 
-pytestmark = pytest.mark.float64_only  # on the host, whatever the lane
+pytestmark = [
+    pytest.mark.float64_only,  # on the host, whatever the lane
+    pytest.mark.filterwarnings("ignore:.*sit on their outermost level"),  # of small prior scales
+]
 
 RNG = np.random.default_rng(0)
 PHI = RNG.normal(size=(40, 9))

@@ -10,6 +10,7 @@ from scipy.optimize import elementwise
 from scipy.special import erf, ndtr, ndtri
 
 from .._internal import checks
+from ..direct.result import DiscretePrediction
 from ..posteriors.averaging import AveragedPrediction
 from ..posteriors.prediction import Prediction, mixture_log_density
 
@@ -22,15 +23,18 @@ ARRAYS = 12
 
 
 def calibrate_regression(
-    prediction: Prediction | AveragedPrediction, y: Any, *, levels: Any = (0.5, 0.8, 0.9, 0.95)
+    prediction: Prediction | AveragedPrediction | DiscretePrediction,
+    y: Any,
+    *,
+    levels: Any = (0.5, 0.8, 0.9, 0.95),
 ) -> xr.Dataset:
     """Score predictions of held-out rows: are they calibrated, and how sharp are they?
 
     Each row's predictive is the mixture, over draws (and models), of the Gaussians of a new y, noise included; nothing
-    is plugged in. A prediction is calibrated if central p% intervals hold p% of the observations (Kuleshov et al. 2018)
-    for every p: then the values of its distribution function at the observations, the PIT, are uniform. Among
-    calibrated predictions the sharpest, with the narrowest intervals, is the best (Gneiting, Balabdaoui & Raftery
-    2007).
+    is plugged in. Of discrete weights it is that of their ``components``. A prediction is calibrated if central p%
+    intervals hold p% of the observations (Kuleshov et al. 2018) for every p: then the values of its distribution
+    function at the observations, the PIT, are uniform. Among calibrated predictions the sharpest, with the narrowest
+    intervals, is the best (Gneiting, Balabdaoui & Raftery 2007).
 
     The CRPS is ``∫ (F(x) − 1{y ≤ x})² dx = E|X − y| − ½ E|X − X'|`` (Gneiting & Raftery 2007, eqs 20 and 21, with
     the sign reversed), of Gaussian mixtures in closed form (Grimit et al. 2006, eq 5). Its second term takes pairs of
@@ -41,8 +45,8 @@ def calibrate_regression(
     20·S pairs, and about ten evaluations of its distribution function, O(S) each, for each end of an interval. Rows are
     taken in blocks that fit the ``max_memory`` of the prediction.
 
-    :param prediction: of the rows, made by :func:`~ppl_sgp.predict` or :func:`~ppl_sgp.average_predictions`, without
-        ``y`` among its training rows.
+    :param prediction: of the rows, made by :func:`~ppl_sgp.predict`, :func:`~ppl_sgp.average_predictions` or the
+        ``predict`` of :func:`ppl_sgp.direct.fit`, without ``y`` among its training rows.
     :param y: the observations, shape (n_new,), or (n_new, q) for q outputs.
     :param levels: probabilities of the central intervals, between 0 and 1, shape (l,).
     :return: a dataset, of which each variable but ``coverage_standard_error`` ends in the dimension ``output`` for
@@ -67,10 +71,10 @@ def calibrate_regression(
         True
     """
     levels = checks.probabilities("levels", levels, "calibrate_regression")
-    if not isinstance(prediction, Prediction | AveragedPrediction):
+    if not isinstance(prediction, Prediction | AveragedPrediction | DiscretePrediction):
         raise ValueError(
             "calibrate_regression: `prediction` must be an `sgp.Prediction`, made by `sgp.predict` or by the `predict` "
-            f"of relevance vectors, or an average of some; got {type(prediction).__name__}."
+            f"of relevance vectors or of `sgp.direct.fit`, or an average of some; got {type(prediction).__name__}."
         )
     y_rows, weights = _checked_observations(prediction, y), prediction.component_weights
     parts = [
@@ -187,7 +191,7 @@ def _partners(num_draws: int) -> tuple[np.ndarray, np.ndarray]:
     return lags, np.where(2 * lags == num_draws, 1, 2)
 
 
-def _checked_observations(prediction: Prediction | AveragedPrediction, y: Any) -> np.ndarray:
+def _checked_observations(prediction: Prediction | AveragedPrediction | DiscretePrediction, y: Any) -> np.ndarray:
     """Observations as (q, n), in float64."""
     y = prediction.observations("y", y, "calibrate_regression")
     if y.size == 0:

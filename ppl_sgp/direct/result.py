@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from typing import Any
 
 import jax
 import numpy as np
-from scipy.special import logsumexp
 
 from ..posteriors.predict import prediction_inputs
-from ..posteriors.prediction import gaussian_log_density
+from ..posteriors.prediction import mixture_log_density, row_blocks
 from .posterior import DiscretePosterior, FunctionPrediction, LinearPosterior
 
 
@@ -94,22 +94,57 @@ class DiscretePrediction(FunctionPrediction):
         """Posterior mean of the noise variance (of a row of weight one)."""
         return self._fit.noise_variance
 
-    def log_density(self, y_new: Any) -> np.ndarray:
-        """Log predictive density of each new observation, in nats, shape (n_new,).
+    @property
+    def num_outputs(self) -> int:
+        """One."""
+        return 1
+
+    @property
+    def component_weights(self) -> np.ndarray:
+        """Weights of :meth:`components` in the mixture, shape (S·R,): of noise levels times those of components."""
+        return np.outer(self._fit.noise_probabilities, self._fit.mixture[0]).ravel()
+
+    def components(self, noise: bool = True, arrays: int = 3) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
+        """The Gaussians whose mixture the prediction is, in blocks of rows: one a noise level and component.
 
         Of f under each component a normal of the exact mean and variance is taken: a sum over b weights, or of a
         network a polynomial in them.
 
-        :param y_new: observations, shape (n_new,).
-        :raises ValueError: if the shape differs.
+        :param noise: of a new y; if false, of f.
+        :param arrays: how many arrays of a block's size its user holds, for the memory cap.
+        :return: rows, and means and variances, shape (S·R, 1, rows).
         """
+        shape = (len(self._fit.noise_scales), *self._components[0].shape)
+        for rows in row_blocks(len(self._X_new), max(1, int(self._max_memory // (8 * arrays * shape[0] * shape[1])))):
+            mean, variance = (np.broadcast_to(part, shape)[..., rows] for part in self._components)
+            if noise:
+                variance = variance + self._fit.noise_scales[:, None, None] ** 2 / self._row_weights[rows]
+            yield rows, mean.reshape(-1, 1, mean.shape[-1]), variance.reshape(-1, 1, mean.shape[-1])
+
+    def observations(self, name: str, y_new: Any, owner: str) -> np.ndarray:
+        """New observations (n_new,) as (1, n_new), in float64; other shapes are refused."""
         y_new = np.asarray(y_new, dtype=np.float64)
         if y_new.shape != (len(self._X_new),):
-            raise ValueError(f"log_density: `y_new` must have shape ({len(self._X_new)},); got {y_new.shape}.")
-        means, variances = self._components
-        noise = self._fit.noise_scales[:, None, None] ** 2 / self._row_weights
-        weights = self._fit.noise_probabilities[:, None, None] * self._fit.mixture[0][:, None]
-        return logsumexp(gaussian_log_density(y_new - means, variances + noise), axis=(0, 1), b=weights)
+            raise ValueError(f"{owner}: `{name}` must have shape ({len(self._X_new)},); got {y_new.shape}.")
+        return y_new[None]
+
+    def _shaped(self, values: np.ndarray) -> np.ndarray:
+        """From (…, 1, n) to (…, n)."""
+        return values[..., 0, :]
+
+    def log_density(self, y_new: Any) -> np.ndarray:
+        """Log predictive density of each new observation, in nats: of the mixture of :meth:`components`.
+
+        :param y_new: observations, shape (n_new,).
+        :return: shape (n_new,).
+        :raises ValueError: if the shape differs.
+        """
+        y_rows = self.observations("y_new", y_new, "log_density")
+        parts = [
+            mixture_log_density(y_rows[:, rows], mean, variance, self.component_weights)
+            for rows, mean, variance in self.components(arrays=4)
+        ]
+        return self._shaped(np.concatenate(parts, axis=-1)) if parts else np.zeros(0)
 
     def sample(self, key: jax.Array, num_samples: int = 1, noise: bool = True) -> np.ndarray:
         """Joint draws at all new inputs, shape (num_samples, n_new).

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.special import ndtri
 
 from .._internal import checks
 from ..diagnostics.regression_calibration import lower_quantile
@@ -150,9 +149,6 @@ def _moments_and_quantiles(
     output: int,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Mean (n_new,) of one output, and its quantiles (p, n_new)."""
-    if isinstance(prediction, DiscretePrediction):
-        scale = np.sqrt(prediction.variance + noise * prediction.noise_variance / prediction._row_weights)
-        return prediction.mean, prediction.mean + ndtri(probabilities)[:, None] * scale
     weights = prediction.component_weights
     means, parts = [], []
     for _, mean, variance in prediction.components(noise, ARRAYS):

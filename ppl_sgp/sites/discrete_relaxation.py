@@ -100,6 +100,12 @@ class DiscreteRelaxation(dist.Distribution):
                 f"DiscreteRelaxation: `logits` must end in one axis of {levels.shape[-1:]} levels; got {logits.shape}."
             )
         _check_ascending(levels)
+        # −∞ is an impossible level; that of none, and anything else that has no finite sum, is refused.
+        if checks.is_concrete(logits) and not np.isfinite(np.asarray(logits).max(axis=-1)).all():
+            raise ValueError(
+                "DiscreteRelaxation: `logits` must be log-probabilities, at least one of each weight finite and none NaN "
+                f"or infinite; got {np.array2string(np.asarray(logits), threshold=8)}."
+            )
         return cls._of(levels, logits, False, validate_args)
 
     @classmethod

@@ -115,9 +115,9 @@ def _grid(levels: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     if not (whole | other_whole).all():
         first = int(np.argmin(whole | other_whole))
         raise ValueError(
-            "quantize: levels must be multiples of a common step, by factors below 2**15, such as evenly spaced ones or "
-            f"zero and powers of two; weight {first} has {np.array2string(levels[first], threshold=8)}. Give the prior "
-            "such a `support`."
+            "quantize: levels must be multiples of a common step, by factors below 2**15, such as evenly spaced ones "
+            f"or zero and powers of two; weight {first} has {np.array2string(levels[first], threshold=8)}. Give the "
+            "prior such a `support`."
         )
     offset = np.where(whole, 0.0, levels[:, 0])
     return np.where(whole, step, other_step), offset, np.where(whole[:, None], codes, other_codes).astype(np.int16)

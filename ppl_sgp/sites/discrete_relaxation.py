@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 from typing import Any
 
@@ -73,7 +74,6 @@ class DiscreteRelaxation(dist.Distribution):
     arg_constraints = {"levels": constraints.real_vector, "logits": constraints.real_vector}
     pytree_data_fields = ("levels", "logits")
     pytree_aux_fields = ("is_relaxation",)
-    has_enumerate_support = True
 
     def __init__(
         self,
@@ -103,8 +103,8 @@ class DiscreteRelaxation(dist.Distribution):
         # −∞ is an impossible level; that of none, and anything else that has no finite sum, is refused.
         if checks.is_concrete(logits) and not np.isfinite(np.asarray(logits).max(axis=-1)).all():
             raise ValueError(
-                "DiscreteRelaxation: `logits` must be log-probabilities, at least one of each weight finite and none NaN "
-                f"or infinite; got {np.array2string(np.asarray(logits), threshold=8)}."
+                "DiscreteRelaxation: `logits` must be log-probabilities, at least one of each weight finite and "
+                f"none NaN or +inf; got {np.array2string(np.asarray(logits), threshold=8)}."
             )
         return cls._of(levels, logits, False, validate_args)
 
@@ -170,6 +170,17 @@ class DiscreteRelaxation(dist.Distribution):
         """The levels that integer codes stand for."""
         return _at(self.levels, jnp.asarray(codes))
 
+    @property
+    def has_enumerate_support(self) -> bool:  # type: ignore[override]
+        """True; but where NUTS asks and there is no funsor to enumerate a batch with, an error with the remedy."""
+        if self.batch_shape and _asked_by_nuts() and importlib.util.find_spec("funsor") is None:
+            _refuse_enumeration(
+                self.num_levels,
+                self.batch_shape,
+                " If each enters the likelihood inside its own plate only, `pip install funsor` lets NUTS sum them out.",
+            )
+        return True
+
     def enumerate_support(self, expand: bool = True) -> jax.Array:
         """All levels, shape (m̄,) + batch. Without ``expand`` batches of equal levels keep axes of size one."""
         levels = jnp.moveaxis(self.levels, -1, 0)
@@ -200,9 +211,8 @@ class _DiscreteWeights(Independent):
     @property
     def has_enumerate_support(self) -> bool:  # type: ignore[override]
         """False; and where NumPyro asks in order to enumerate latent sites (NUTS does so), an error with the remedy."""
-        # NumPyro's own error says only that the distribution cannot be enumerated, and offers no hook for more.
-        if sys._getframe(1).f_globals.get("__name__") == "numpyro.infer.util":
-            self._refuse()
+        if _asked_by_nuts():
+            _refuse_enumeration(self.base_dist.num_levels, self.event_shape)
         return False
 
     @has_enumerate_support.setter
@@ -211,16 +221,21 @@ class _DiscreteWeights(Independent):
 
     def enumerate_support(self, expand: bool = True) -> jax.Array:
         """Refused, with the remedy."""
-        return self._refuse()
+        return _refuse_enumeration(self.base_dist.num_levels, self.event_shape)
 
-    def _refuse(self) -> Any:
-        count = int(np.prod(self.event_shape))
-        raise ValueError(
-            f"{count} discrete weights on {self.base_dist.num_levels} levels each have "
-            f"{self.base_dist.num_levels}**{count} configurations, which cannot be enumerated, and NUTS needs "
-            "continuous sites. Fit them with `sgp.direct.fit`, or under SVI with `loss=sgp.direct.ExactELBO()`, or "
-            "sample them with `sgp.models.discrete_weights(prior).gibbs()`."
-        )
+
+def _asked_by_nuts() -> bool:
+    """Whether NumPyro's set-up of a potential energy asked the caller: it offers no hook for errors of ours."""
+    return sys._getframe(2).f_globals.get("__name__") == "numpyro.infer.util"
+
+
+def _refuse_enumeration(num_levels: int, shape: tuple[int, ...], otherwise: str = "") -> Any:
+    count = int(np.prod(shape))
+    raise ValueError(
+        f"{count} discrete weights on {num_levels} levels each have {num_levels}**{count} configurations, which cannot "
+        "be enumerated, and NUTS needs continuous sites. Fit them with `sgp.direct.fit`, or under SVI with "
+        "`loss=sgp.direct.ExactELBO()`, or sample them with `sgp.models.discrete_weights(prior).gibbs()`." + otherwise
+    )
 
 
 def _levels_of(base: Any, num_levels: int | None, support: Any) -> jax.Array:

@@ -235,6 +235,20 @@ def test_enumeration_and_nuts_are_refused_with_the_remedy():
         mcmc.run(jax.random.key(0), stats)
     with pytest.raises(ValueError, match="cannot be enumerated"):
         PRIOR.expand([3]).to_event(1).enumerate_support()
+
+    def in_a_plate(stats):
+        with numpyro.plate("features", 3):
+            w = numpyro.sample("weights", PRIOR)
+        sgp.observe_weights("y", stats, w, numpyro.sample("noise_scale", dist.HalfNormal(1.0)))
+
+    def batched(stats):
+        w = numpyro.sample("weights", PRIOR.expand([3]))
+        sgp.observe_weights("y", stats, w, numpyro.sample("noise_scale", dist.HalfNormal(1.0)))
+
+    for without_event in (in_a_plate, batched):
+        mcmc = MCMC(NUTS(without_event), num_warmup=1, num_samples=1, progress_bar=False)
+        with pytest.raises(ValueError, match=r"5\*\*3 configurations.*sgp.direct.fit.*`pip install funsor` lets NUTS"):
+            mcmc.run(jax.random.key(0), stats)
     with pytest.warns(UserWarning, match="does not support models with discrete latent variables"):
         SVI(model, guide, numpyro.optim.Adam(0.1), loss=Trace_ELBO()).init(jax.random.key(0), stats)
 

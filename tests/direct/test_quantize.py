@@ -84,7 +84,7 @@ def test_weights_that_are_no_multiples_are_not_moved_off_their_levels():
 
 
 def test_each_weight_has_a_grid_of_its_own():
-    """From zero where levels are multiples of their gaps; from the lowest where those are 10⁷ times as far from zero."""
+    """From zero where levels are multiples of their gaps; from the lowest where those are far from zero."""
     levels = np.array([[-1.0, 0.0, 1.0], [1e7, 1e7 + 1, 1e7 + 2]])
     codes = quantized(IdentityBasis(2), levels, np.array([0.0, 1e7 + 2]))
     np.testing.assert_array_equal(codes.level_codes, [[-1, 0, 1], [0, 1, 2]])

@@ -20,7 +20,7 @@ import numpy as np
 from scipy.linalg import cho_solve, cholesky, solve_triangular
 from scipy.special import log_softmax
 
-from .elbo import Variational, expected_residuals, noise_terms, precision_of, through_softmax
+from .elbo import Variational, best_noise, expected_residuals, noise_terms, precision_of, through_softmax
 from .problem import Problem
 
 #: Sweeps that cool down: as many as visit so many weights, between these numbers.
@@ -115,7 +115,7 @@ class FactorisedObjective:
     def _noise_given(self, means: np.ndarray, squares: np.ndarray) -> np.ndarray:
         """The noise levels' log-probabilities at their optimum given moments of the weights."""
         residual = float(expected_residuals(self._problem, means[None], squares[None])[0][0])
-        return log_softmax(noise_terms(self._problem, np.zeros(len(self._problem.noise_scales)), residual))
+        return best_noise(self._problem, residual)
 
     def _cavity(self, precision: float, means: np.ndarray) -> np.ndarray:
         """η of each weight given the means of all others."""

@@ -83,8 +83,8 @@ def fit(
     :param tolerance: stop when ten iterations gain less than this many nats.
     :param progress: show a progress bar with the bound. Interrupting returns what was reached.
     :raises ValueError: for arguments that do not fit together.
-    :warns UserWarning: if it has not converged; if weights sit on their outermost level (of four or more) where the
-        data ask for more, or the noise on the largest or smallest of several.
+    :warns UserWarning: if it has not converged; if weights sit on their outermost level where the data ask for
+        more, or the noise on the largest or smallest of several.
 
     .. doctest::
 
@@ -102,16 +102,7 @@ def fit(
     if entropy not in ENTROPIES:
         raise ValueError(f"direct.fit: `entropy` must be one of {ENTROPIES}; got {entropy!r}.")
     checks.whole_number("max_iterations", max_iterations, 1, "direct.fit")
-    log_prior_mass = 0.0
-    if gaussian_prior(prior) is not None:
-        count, rotate = NUM_LEVELS if num_levels is None else num_levels, rotate is not False
-        placed = placement(statistics, prior, *noise_levels(noise_scale), count, rotate)
-        statistics, prior, log_prior_mass = placed.statistics, placed.prior, placed.log_prior_mass
-    elif rotate or num_levels is not None:
-        raise ValueError(
-            "direct.fit: `num_levels` and `rotate` are for Gaussian priors, such as dist.Normal(0.0, 1.0); other "
-            "priors have levels, of the given features: pass `statistics.rotate()` to rotate those."
-        )
+    statistics, prior, log_prior_mass = _with_levels(statistics, prior, noise_scale, num_levels, rotate)
     given = Problem.of(statistics, prior, noise_scale)
     problem = given.around(given.prior.levels[:, given.prior.levels.shape[1] // 2])
     if num_starts is None:
@@ -125,8 +116,7 @@ def fit(
             objective = MixtureObjective(problem, num_mixtures, entropy)
             mixed = run.interruptible(lambda: _mixed(objective, factorised, q, run, num_mixtures, key_mixture))
             q, run = (q, run) if mixed is None else mixed
-    if not run.converged and run.reason != INTERRUPTED:
-        checks.warn(f"direct.fit has not converged: {run.reason}. Raise `max_iterations` or `tolerance`.")
+    run.warn_unless_converged("direct.fit")
     outermost = outermost_weights(problem, q)
     for complaint in complaints(problem, q, outermost):
         checks.warn(f"direct.fit: {complaint}.")
@@ -143,6 +133,22 @@ def fit(
         outermost=outermost,
         log_prior_mass=log_prior_mass,
     )
+
+
+def _with_levels(
+    statistics: Any, prior: Any, noise_scale: Any, num_levels: int | None, rotate: bool | None
+) -> tuple[Any, Any, float]:
+    """Statistics, a prior on levels, and the log of the mass of the Gaussian prior that they stand for."""
+    if gaussian_prior(prior) is not None:
+        count, rotate = NUM_LEVELS if num_levels is None else num_levels, rotate is None or rotate
+        placed = placement(statistics, prior, *noise_levels(noise_scale), count, rotate)
+        return placed.statistics, placed.prior, placed.log_prior_mass
+    if rotate or num_levels is not None:
+        raise ValueError(
+            "direct.fit: `num_levels` and `rotate` are for Gaussian priors, such as dist.Normal(0.0, 1.0); other "
+            "priors have levels, of the given features: pass `statistics.rotate()` to rotate those."
+        )
+    return statistics, prior, 0.0
 
 
 def _settled(objective: FactorisedObjective, run: Run, keys: Sequence[jax.Array]) -> tuple[Variational, Run]:

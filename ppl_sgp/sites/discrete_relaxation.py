@@ -177,7 +177,7 @@ class DiscreteRelaxation(dist.Distribution):
             _refuse_enumeration(
                 self.num_levels,
                 self.batch_shape,
-                " If each enters the likelihood inside its own plate only, `pip install funsor` lets NUTS sum them out.",
+                " If each enters the likelihood inside its plate only, `pip install funsor` lets NUTS sum them out.",
             )
         return True
 

@@ -24,10 +24,10 @@ def calibrate_regression(prediction: MixturePrediction, y: Any, *, levels: Any =
     """Score predictions of held-out rows: are they calibrated, and how sharp are they?
 
     Each row's predictive is the mixture, over draws (and models), of the Gaussians of a new y, noise included; nothing
-    is plugged in. A prediction is calibrated if central p% intervals hold p% of the observations (Kuleshov et al. 2018)
-    for every p: then the values of its distribution function at the observations, the PIT, are uniform. Among
-    calibrated predictions the sharpest, with the narrowest intervals, is the best (Gneiting, Balabdaoui & Raftery
-    2007).
+    is plugged in. Of discrete weights it is that of their ``components``. A prediction is calibrated if central p%
+    intervals hold p% of the observations (Kuleshov et al. 2018) for every p: then the values of its distribution
+    function at the observations, the PIT, are uniform. Among calibrated predictions the sharpest, with the narrowest
+    intervals, is the best (Gneiting, Balabdaoui & Raftery 2007).
 
     The CRPS is ``∫ (F(x) − 1{y ≤ x})² dx = E|X − y| − ½ E|X − X'|`` (Gneiting & Raftery 2007, eqs 20 and 21, with
     the sign reversed), of Gaussian mixtures in closed form (Grimit et al. 2006, eq 5). Its second term takes pairs of
@@ -38,8 +38,8 @@ def calibrate_regression(prediction: MixturePrediction, y: Any, *, levels: Any =
     20·S pairs, and about ten evaluations of its distribution function, O(S) each, for each end of an interval. Rows are
     taken in blocks that fit the ``max_memory`` of the prediction.
 
-    :param prediction: of the rows, made by :func:`~ppl_sgp.predict` or :func:`~ppl_sgp.average_predictions`, without
-        ``y`` among its training rows.
+    :param prediction: of the rows, made by :func:`~ppl_sgp.predict`, :func:`~ppl_sgp.average_predictions` or the
+        ``predict`` of :func:`ppl_sgp.direct.fit`, without ``y`` among its training rows.
     :param y: the observations, shape (n_new,), or (n_new, q) for q outputs.
     :param levels: probabilities of the central intervals, between 0 and 1, shape (l,).
     :return: a dataset, of which each variable but ``coverage_standard_error`` ends in the dimension ``output`` for
@@ -67,7 +67,7 @@ def calibrate_regression(prediction: MixturePrediction, y: Any, *, levels: Any =
     if not isinstance(prediction, MixturePrediction):
         raise ValueError(
             "calibrate_regression: `prediction` must be an `sgp.Prediction`, made by `sgp.predict` or by the `predict` "
-            f"of relevance vectors, or an average of some; got {type(prediction).__name__}."
+            f"of relevance vectors or of `sgp.direct.fit`, or an average of some; got {type(prediction).__name__}."
         )
     y_rows, weights = _checked_observations(prediction, y), prediction.component_weights
     parts = [

@@ -4,6 +4,7 @@ from .classifier import DiscreteClassifier, DiscreteClassPrediction
 from .logistic import fit_logistic
 from .network import fit_network
 from .network_result import DiscreteNetwork, NetworkPrediction
+from .placement import PlacedLevels, place_levels
 from .problem import MixturePrior
 from .quantize import QuantizedWeights
 from .regression import fit
@@ -20,10 +21,12 @@ __all__ = [
     "ExactELBO",
     "MixturePrior",
     "NetworkPrediction",
+    "PlacedLevels",
     "QuantizedWeights",
     "fit",
     "fit_logistic",
     "fit_network",
     "guide_weights",
+    "place_levels",
     "refine",
 ]

@@ -14,7 +14,7 @@ from __future__ import annotations
 import dataclasses
 
 import numpy as np
-from scipy.special import logsumexp, softmax
+from scipy.special import log_softmax, logsumexp, softmax
 
 from .problem import Problem
 
@@ -49,6 +49,11 @@ def noise_terms(problem: Problem, log_noise: np.ndarray, residual: float) -> np.
     variance = problem.noise_scales**2
     likelihood = -0.5 * (problem.num_rows * np.log(2 * np.pi * variance) + residual / variance)
     return likelihood + problem.log_noise_prior - log_noise
+
+
+def best_noise(problem: Problem, residual: float) -> np.ndarray:
+    """The noise levels' log-probabilities at their optimum for this ``E‖y − Φw‖²``, (S,)."""
+    return log_softmax(noise_terms(problem, np.zeros(len(problem.noise_scales)), residual))
 
 
 def precision_of(problem: Problem, log_noise: np.ndarray) -> float:

@@ -20,7 +20,7 @@ import numpy as np
 from scipy.linalg import cho_solve, cholesky, solve_triangular
 from scipy.special import log_softmax
 
-from .elbo import Variational, expected_residuals, noise_terms, precision_of, through_softmax
+from .elbo import Variational, best_noise, expected_residuals, noise_terms, precision_of, through_softmax
 from .problem import Problem
 
 #: Sweeps that cool down: as many as visit so many weights, between these numbers.
@@ -31,11 +31,12 @@ class FactorisedObjective:
     """The ELBO as a function of η (b,) and, with several noise levels, their logits (S,).
 
     :param problem: with a factorised prior.
+    :ivar several: whether there are several noise levels.
     """
 
     def __init__(self, problem: Problem) -> None:
         self._problem, prior = problem, problem.prior
-        self._size, self._several = np.diag(problem.gram).copy(), len(problem.noise_scales) > 1
+        self._size, self.several = np.diag(problem.gram).copy(), len(problem.noise_scales) > 1
         # (m̄, b): sums over a few levels are then sums of long rows, several times as fast.
         self._levels, self._log_prior = (np.ascontiguousarray(a.T) for a in (prior.levels, prior.log_probs[0]))
         self._squares = self._levels**2
@@ -47,31 +48,46 @@ class FactorisedObjective:
 
         :param key: a JAX random key, to start from a draw of that posterior instead of its mean.
         """
-        problem = self._problem
         precision, mean, scale, factor = self._relaxed
         if key is not None:
             z = np.asarray(jax.random.normal(key, mean.shape), dtype=np.float64)
             mean = mean + scale * solve_triangular(factor, z, lower=True, trans="T")
+        return self._given(mean, precision)
+
+    def start_at_noise(self) -> np.ndarray:
+        """The best of starts at the posterior mean under Gaussian priors and each noise level. O(S b³).
+
+        Noise and the uncertainty of weights support each other: from the largest noise a fit may stay above the best.
+        """
+        relaxed = (self._relaxed_at(scale**-2.0) for scale in self._problem.noise_scales)
+        starts = [self._given(mean, precision) for precision, mean, _, _ in relaxed]
+        return max(starts, key=lambda vector: self(vector)[0])
+
+    def _given(self, mean: np.ndarray, precision: float) -> np.ndarray:
+        """Each weight given the others at these means, and the noise given those; then the weights once more."""
         eta = self._cavity(precision, mean)
-        if not self._several:
+        if not self.several:
             return eta
         means, squares = self._moments(self._tilted(eta, precision)[1])
         log_noise = self._noise_given(means, squares)
-        return self._joined(self._cavity(precision_of(problem, log_noise), means), log_noise)
+        return self._joined(self._cavity(precision_of(self._problem, log_noise), means), log_noise)
 
     @cached_property
     def _relaxed(self) -> tuple[float, np.ndarray, np.ndarray, np.ndarray]:
-        """Gaussian priors and the largest noise: its precision, the posterior mean, the priors' scales S and L.
+        return self._relaxed_at(float(np.max(self._problem.noise_scales)) ** -2.0)
+
+    def _relaxed_at(self, precision: float) -> tuple[float, np.ndarray, np.ndarray, np.ndarray]:
+        """Gaussian priors and noise of this precision: it, the posterior mean, the priors' scales S and L.
 
         The posterior covariance is ``S(LLᵀ)⁻¹S``.
         """
         problem = self._problem
-        precision = float(np.max(problem.noise_scales)) ** -2.0
         prior = np.exp(self._log_prior)
         mean = self._moments(prior)[0]
         scale = np.sqrt(np.sum(prior * (self._levels - mean) ** 2, axis=0))
         matrix = precision * scale[:, None] * problem.gram * scale
-        matrix[np.diag_indices_from(matrix)] += 1.0
+        # A little more than the prior's precision: with much larger entries rounding takes that away.
+        matrix[np.diag_indices_from(matrix)] += 1.0 + len(mean) * np.finfo(np.float64).eps * np.diag(matrix).max()
         factor = cholesky(matrix, lower=True, overwrite_a=True, check_finite=False)
         gradient = precision * (problem.projection - problem.times_gram(mean))
         return precision, mean + scale * cho_solve((factor, True), scale * gradient), scale, factor
@@ -89,7 +105,7 @@ class FactorisedObjective:
         count = int(np.clip(SWEPT_WEIGHTS // len(means), *SWEEPS))
         eta = np.zeros(len(means))
         for cooling in np.geomspace(min(1.0, 0.01 / max(information, 1e-300)), 1.0, count):
-            if self._several:
+            if self.several:
                 log_noise = self._noise_given(means, squares)
             precision = cooling * precision_of(problem, log_noise)
             eta = self.swept(means, precision)
@@ -99,7 +115,7 @@ class FactorisedObjective:
     def _noise_given(self, means: np.ndarray, squares: np.ndarray) -> np.ndarray:
         """The noise levels' log-probabilities at their optimum given moments of the weights."""
         residual = float(expected_residuals(self._problem, means[None], squares[None])[0][0])
-        return log_softmax(noise_terms(self._problem, np.zeros(len(self._problem.noise_scales)), residual))
+        return best_noise(self._problem, residual)
 
     def _cavity(self, precision: float, means: np.ndarray) -> np.ndarray:
         """η of each weight given the means of all others."""
@@ -110,7 +126,7 @@ class FactorisedObjective:
         problem = self._problem
         eta, log_noise = self._parts(vector)
         means, squares = self._moments(self._tilted(eta, precision_of(problem, log_noise))[1])
-        if self._several:
+        if self.several:
             log_noise = self._noise_given(means, squares)
         return self._joined(self.swept(means, precision_of(problem, log_noise)), log_noise)
 
@@ -137,7 +153,7 @@ class FactorisedObjective:
         return Variational(np.zeros(1), np.ascontiguousarray(log_probs.T)[None], log_noise)
 
     def _joined(self, eta: np.ndarray, log_noise: np.ndarray) -> np.ndarray:
-        return np.concatenate([eta, log_noise]) if self._several else eta
+        return np.concatenate([eta, log_noise]) if self.several else eta
 
     def _parts(self, vector: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         eta, noise = np.split(vector, [len(self._size)])
@@ -176,7 +192,7 @@ class FactorisedObjective:
         away = -0.5 * precision * slope[0] - eta
         probs *= self._levels - mean
         of_eta = away * (probs * self._levels).sum(axis=0)
-        if not self._several:
+        if not self.several:
             return value, of_eta
         of_precision = -0.5 * float(np.sum(self._size * away * (probs * self._squares).sum(axis=0)))
         of_noise = terms - 1 + of_precision * problem.noise_scales**-2.0

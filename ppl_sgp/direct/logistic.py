@@ -103,8 +103,7 @@ def fit_logistic(
             if run.reason != INTERRUPTED:
                 run = run.fresh()
                 log_probs, trace = objective.distribution(run.maximise(objective, log_probs.ravel())), run.trace
-    if not run.converged and run.reason != INTERRUPTED:
-        checks.warn(f"direct.fit_logistic has not converged: {run.reason}. Raise `max_iterations` or `tolerance`.")
+    run.warn_unless_converged("direct.fit_logistic")
     return DiscreteClassifier(basis, levels.levels, log_probs, np.array(trace), run.converged, run.reason)
 
 

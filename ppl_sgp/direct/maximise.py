@@ -8,6 +8,8 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 from scipy.optimize import minimize
 
+from .._internal import checks
+
 T = TypeVar("T")
 
 #: Iterations over which a gain below the tolerance counts as none.
@@ -53,6 +55,12 @@ class Run:
     def fresh(self) -> Run:
         """Another one with the same limits and progress bar."""
         return Run(self._max_iterations, self._tolerance, self._bar)
+
+    def warn_unless_converged(self, owner: str) -> None:
+        """A warning of a public function to its caller, if it ended neither by itself nor by the user."""
+        if not self.converged and self.reason != INTERRUPTED:
+            message = f"{owner} has not converged: {self.reason}. Raise `max_iterations` or `tolerance`."
+            checks.warn(message, stacklevel=4)
 
     def settle(self, objective: SweptObjective, start: np.ndarray, beat: float = -np.inf) -> np.ndarray:
         """L-BFGS and coordinate sweeps in turn, until a sweep gains less than the tolerance.

@@ -108,8 +108,7 @@ def fit_network(
             if run.reason == INTERRUPTED:
                 break
     run, vector = max(fits, key=lambda fit: fit[0].trace[-1])
-    if not run.converged and run.reason != INTERRUPTED:
-        checks.warn(f"fit_network has not converged: {run.reason}. Raise `max_iterations` or `tolerance`.")
+    run.warn_unless_converged("fit_network")
     log_probs, log_noise = objective.distribution(vector)
     return DiscreteNetwork(
         basis=basis,

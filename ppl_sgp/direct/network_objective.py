@@ -15,7 +15,7 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.special import log_softmax
 
-from .elbo import component_entropy, expected_log_prior, noise_terms, precision_of, through_softmax
+from .elbo import best_noise, component_entropy, expected_log_prior, noise_terms, precision_of, through_softmax
 from .network_polynomial import NetworkPolynomial
 from .problem import Problem
 
@@ -88,7 +88,7 @@ class NetworkObjective:
         problem, (log_probs, log_noise) = self.problem, self.distribution(vector)
         residual = self.residual(self.moments(log_probs))[0]
         if len(log_noise) > 1:
-            log_noise = log_softmax(noise_terms(problem, np.zeros(len(log_noise)), residual))
+            log_noise = best_noise(problem, residual)
         precision, log_probs = precision_of(problem, log_noise), log_probs.copy()
         for j, own in enumerate(problem.prior.log_probs[0]):
             # Linear in each weight's moments given the others.

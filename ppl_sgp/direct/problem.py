@@ -49,26 +49,32 @@ class MixturePrior:
 
 @dataclasses.dataclass(frozen=True)
 class LevelPrior:
-    """Levels (b, m̄), log-probabilities (P, b, m̄) of P components, and their log weights (P,)."""
+    """Levels (b, m̄), log-probabilities (P, b, m̄) of P components, and their log weights (P,).
+
+    :param is_relaxation: of each weight, (b,): whether its levels stand for a continuous prior with mass beyond them.
+    """
 
     levels: np.ndarray
     log_probs: np.ndarray
     log_weights: np.ndarray
+    is_relaxation: np.ndarray
 
     @classmethod
     def of(cls, prior: Any, num_weights: int) -> LevelPrior:
-        """From what a user may pass as prior."""
+        """From what a user may pass as prior, or as it is."""
+        if isinstance(prior, LevelPrior):
+            return prior
         components = list(prior.components) if isinstance(prior, MixturePrior) else [prior]
         weights = np.log(np.asarray(prior.probs, np.float64)) if isinstance(prior, MixturePrior) else np.zeros(1)
         parts = [_factorised(component, num_weights) for component in components]
-        levels = parts[0][0]
-        if any(part.shape != levels.shape or not np.allclose(part, levels) for part, _ in parts):
+        levels, _, is_relaxation = parts[0]
+        if any(part[0].shape != levels.shape or not np.allclose(part[0], levels) for part in parts):
             raise ValueError("MixturePrior: all components must have the same levels; pass the same `support` to each.")
-        return cls(levels, np.stack([log_probs for _, log_probs in parts]), log_softmax(weights))
+        return cls(levels, np.stack([part[1] for part in parts]), log_softmax(weights), is_relaxation)
 
 
-def _factorised(prior: Any, num_weights: int) -> tuple[np.ndarray, np.ndarray]:
-    """Levels and log-probabilities, both (b, m̄)."""
+def _factorised(prior: Any, num_weights: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Levels and log-probabilities, both (b, m̄), and whether they stand for a continuous prior, (b,)."""
     if isinstance(prior, (list, tuple)):
         parts = [_factorised(each, 1) for each in prior]
         counts = {part[0].shape[1] for part in parts}
@@ -77,7 +83,8 @@ def _factorised(prior: Any, num_weights: int) -> tuple[np.ndarray, np.ndarray]:
                 f"`prior` must be a sgp.DiscreteRelaxation for all {num_weights} weights, or a list of one for each, "
                 f"all with the same number of levels; got a list of {len(parts)} with {sorted(counts)} levels."
             )
-        return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
+        levels, log_probs, relaxed = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+        return levels, log_probs, relaxed
     while isinstance(prior, Independent):
         prior = prior.base_dist
     if not isinstance(prior, DiscreteRelaxation) or prior.batch_shape not in ((), (1,), (num_weights,)):
@@ -88,7 +95,8 @@ def _factorised(prior: Any, num_weights: int) -> tuple[np.ndarray, np.ndarray]:
         )
     shape = (num_weights, prior.num_levels)
     levels, logits = (np.asarray(array, dtype=np.float64) for array in (prior.levels, prior.logits))
-    return np.broadcast_to(levels, shape), log_softmax(np.broadcast_to(logits, shape), axis=-1)
+    relaxed = np.full(num_weights, prior.is_relaxation)
+    return np.broadcast_to(levels, shape), log_softmax(np.broadcast_to(logits, shape), axis=-1), relaxed
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,13 +125,9 @@ class Problem:
     @classmethod
     def of(cls, statistics: Any, prior: Any, noise_scale: Any, num_weights: int | None = None) -> Problem:
         """From the arguments of :func:`ppl_sgp.direct.fit`, checked; with ``num_weights``, if not one a feature."""
-        if not isinstance(statistics, SufficientStatistics) or np.ndim(statistics.moments.sum_squares):
-            raise ValueError(
-                "direct needs the statistics of one output, y of shape (n,), from sgp.sufficient_statistics; fit "
-                "several outputs one at a time."
-            )
+        require_one_output(statistics)
         moments = statistics.moments
-        scales, log_prior = _noise(noise_scale)
+        scales, log_prior = noise_levels(noise_scale)
         return cls(
             gram=np.diag(moments.gram) if moments.gram.ndim == 1 else np.ascontiguousarray(moments.gram),
             projection=np.asarray(moments.feature_output),
@@ -139,14 +143,37 @@ class Problem:
         """``A s`` (b,). Memory is what limits it, and of a symmetric matrix half is enough."""
         return dsymv(1.0, self.gram.T, means)
 
+    def around(self, centre: np.ndarray) -> Problem:
+        """The same regression in weights less ``centre`` (b,), of ``y − Φ·centre``: levels far from zero for their gaps
+        would lose in rounding what sets them apart.
+        """
+        shift = self.times_gram(centre)
+        return dataclasses.replace(
+            self,
+            projection=self.projection - shift,
+            sum_squares=max(0.0, self.sum_squares + float(centre @ (shift - 2 * self.projection))),
+            prior=dataclasses.replace(self.prior, levels=self.prior.levels - centre[:, None]),
+        )
+
     def with_factorised_prior(self) -> Problem:
         """The same regression with the marginals of the prior."""
         prior = self.prior
         marginals = logsumexp(prior.log_weights[:, None, None] + prior.log_probs, axis=0)
-        return dataclasses.replace(self, prior=LevelPrior(prior.levels, marginals[None], np.zeros(1)))
+        factorised = dataclasses.replace(prior, log_probs=marginals[None], log_weights=np.zeros(1))
+        return dataclasses.replace(self, prior=factorised)
 
 
-def _noise(noise_scale: Any) -> tuple[np.ndarray, np.ndarray]:
+def require_one_output(statistics: Any) -> None:
+    """Refuse what is not the statistics of one output."""
+    if not isinstance(statistics, SufficientStatistics) or np.ndim(statistics.moments.sum_squares):
+        raise ValueError(
+            "direct needs the statistics of one output, y of shape (n,), from sgp.sufficient_statistics; fit "
+            "several outputs one at a time."
+        )
+
+
+def noise_levels(noise_scale: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Standard deviations and log-probabilities of the noise, both (S,), from what a user may pass."""
     if isinstance(noise_scale, DiscreteRelaxation):
         if noise_scale.batch_shape:
             raise ValueError(f"direct: `noise_scale` must have no batch; got shape {noise_scale.batch_shape}.")

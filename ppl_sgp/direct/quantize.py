@@ -10,10 +10,10 @@ import numpy as np
 from ..bases.basis import Basis
 from ..posteriors.predict import prediction_inputs
 
-#: Largest multiple of the common step that a level may be.
+#: Codes are below this: int16.
 LARGEST = 2**15
-#: How far from an integer a multiple may be, for levels that have been through float32.
-ROUNDING = 1e-3
+#: How far levels may be from multiples of a step, in units of the largest of them: they may have been through float32.
+ROUNDING = 1e-6
 #: Rows whose features are in memory together.
 ROWS = 4096
 
@@ -101,22 +101,32 @@ class QuantizedWeights:
 def quantized(basis: Basis, levels: np.ndarray, weights: np.ndarray) -> QuantizedWeights:
     """Weights (b,) on their levels (b, m̄), as integers."""
     step, offset, level_codes = _grid(levels)
-    codes = np.rint((weights - offset) / step).astype(np.int16)
+    positions = np.argmin(np.abs(levels - weights[:, None]), axis=1)
+    codes = np.take_along_axis(level_codes, positions[:, None], axis=1)[:, 0]
     return QuantizedWeights(basis, codes, step, offset, level_codes)
 
 
 def _grid(levels: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Step and offset of each weight, and integer codes of its levels."""
+    """Step and offset of each weight, and integer codes of its levels: from zero, if they fit; else from the lowest."""
     gaps = np.diff(levels, axis=1).min(axis=1)
     smallest = np.where(levels == 0, np.inf, np.abs(levels)).min(axis=1)
-    # From zero, if the levels are multiples of a step; else from the lowest.
-    for step, offset in ((np.minimum(gaps, smallest), np.zeros(len(levels))), (gaps, levels[:, 0])):
-        multiples = (levels - offset[:, None]) / step[:, None]
-        if (np.abs(multiples) < LARGEST).all() and (np.abs(multiples - np.rint(multiples)) < ROUNDING).all():
-            codes = np.rint(multiples)
-            fitted = np.sum(codes * (levels - offset[:, None]), axis=1) / np.sum(codes**2, axis=1)
-            return fitted, offset, codes.astype(np.int16)
-    raise ValueError(
-        "quantize: levels must be multiples of a common step, by factors below 2**15, such as evenly spaced ones or "
-        "zero and powers of two. Give the prior such a `support`."
-    )
+    step, codes, whole = _multiples(levels, np.minimum(gaps, smallest))
+    other_step, other_codes, other_whole = _multiples(levels - levels[:, :1], gaps)
+    if not (whole | other_whole).all():
+        first = int(np.argmin(whole | other_whole))
+        raise ValueError(
+            "quantize: levels must be multiples of a common step, by factors below 2**15, such as evenly spaced ones "
+            f"or zero and powers of two; weight {first} has {np.array2string(levels[first], threshold=8)}. Give the "
+            "prior such a `support`."
+        )
+    offset = np.where(whole, 0.0, levels[:, 0])
+    return np.where(whole, step, other_step), offset, np.where(whole[:, None], codes, other_codes).astype(np.int16)
+
+
+def _multiples(levels: np.ndarray, step: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Levels as multiples of nearly this step: the step, the multiples, and whether they give each weight's levels."""
+    codes = np.rint(levels / step[:, None])
+    fitted = np.sum(codes * levels, axis=1) / np.sum(codes**2, axis=1)
+    error = np.abs(fitted[:, None] * codes - levels).max(axis=1)
+    whole = (error <= ROUNDING * np.abs(levels).max(axis=1)) & (np.abs(codes).max(axis=1) < LARGEST)
+    return fitted, codes, whole

@@ -16,7 +16,9 @@ from .elbo import Variational
 from .factorised import FactorisedObjective
 from .maximise import INTERRUPTED, Run
 from .mixture import ENTROPIES, MixtureObjective
-from .problem import Problem
+from .outermost import complaints, outermost_weights
+from .placement import NUM_LEVELS, gaussian_prior, placement
+from .problem import Problem, noise_levels
 from .result import DiscreteFit
 
 #: How far below the best factorised fit, in nats, another one is of use as a component.
@@ -30,6 +32,8 @@ def fit(
     prior: Any,
     *,
     noise_scale: Any,
+    num_levels: int | None = None,
+    rotate: bool | None = None,
     num_mixtures: int = 1,
     entropy: str = "pairwise",
     num_starts: int | None = None,
@@ -39,6 +43,13 @@ def fit(
     progress: bool = False,
 ) -> DiscreteFit:
     """Approximate the posterior of discrete weights in ``y = Φw + noise`` by maximising the evidence lower bound.
+
+    With a Gaussian prior, the first choice, weights get grids where their posterior is, and are those of rotated
+    features (:func:`~ppl_sgp.direct.place_levels`): one factorised distribution then is as good as Gaussian weights. A
+    :class:`~ppl_sgp.DiscreteRelaxation` states the levels of the given features, and is taken as it is. Its levels are
+    too coarse where the posterior is much narrower than the prior, and a factorised distribution over correlated
+    features is too certain of weights, too uncertain of predictions with more features than rows
+    (``docs/discrete_weights.md``): compare with :meth:`ppl_sgp.models.DiscreteWeights.gibbs`.
 
     With Gaussian noise the bound of a factorised distribution over m̄ᵇ configurations is exact from the sufficient
     statistics (Evans 2022, theorem 7.1, misprinted): O(b m̄ + b²) an evaluation, deterministic, independent of n.
@@ -51,14 +62,17 @@ def fit(
     is O(R²b m̄ + R b²). Components start at factorised fits from different places. :func:`~ppl_sgp.direct.refine` goes
     on with the ELBO itself.
 
-    A factorised distribution is too certain where weights are correlated: compare with
-    :meth:`ppl_sgp.models.DiscreteWeights.gibbs`.
-
     :param statistics: from :func:`~ppl_sgp.sufficient_statistics`, of one output.
-    :param prior: a :class:`~ppl_sgp.DiscreteRelaxation` of batch shape () or (b,), a list of one for each weight, or a
-        :class:`~ppl_sgp.direct.MixturePrior`, whose expectation is bounded as well (theorem 7.4, tightened).
+    :param prior: Gaussian with mean zero: a ``numpyro.distributions.Normal`` of batch shape () or (b,), or a weight
+        prior such as ``basis.weight_prior(kernel)``. Or levels: a :class:`~ppl_sgp.DiscreteRelaxation` of batch shape
+        () or (b,), a list of one for each weight, or a :class:`~ppl_sgp.direct.MixturePrior`, whose expectation is
+        bounded as well (theorem 7.4, tightened).
     :param noise_scale: standard deviation of the noise; or, to infer it, a pair of standard deviations (S,) and
         log-probabilities (S,), or a scalar :class:`~ppl_sgp.DiscreteRelaxation` of it.
+    :param num_levels: of each weight, for a Gaussian prior, 3 or more; default 15. Other priors have theirs.
+    :param rotate: for a Gaussian prior, whether weights are those of rotated features: the default. False keeps the
+        given features, with placed levels, for a diagonal prior. Other priors belong to the features they are given
+        for: rotate the statistics beforehand.
     :param num_mixtures: number R of components.
     :param entropy: bound of a mixture's entropy: ``"pairwise"`` by overlaps of components (Kolchinsky & Tracey 2017),
         exact where they are equal or far apart; ``"cross"`` that of theorem 7.3, in a tighter form.
@@ -69,7 +83,8 @@ def fit(
     :param tolerance: stop when ten iterations gain less than this many nats.
     :param progress: show a progress bar with the bound. Interrupting returns what was reached.
     :raises ValueError: for arguments that do not fit together.
-    :warns UserWarning: if it has not converged.
+    :warns UserWarning: if it has not converged; if weights sit on their outermost level where the data ask for
+        more, or the noise on the largest or smallest of several.
 
     .. doctest::
 
@@ -77,7 +92,7 @@ def fit(
         >>> X = np.linspace(0, 1, 50)[:, None]
         >>> basis = sgp.FourierBasis.sample(jax.random.key(0), sgp.SquaredExponential(0.2), 20, 1)
         >>> stats = sgp.sufficient_statistics(basis, X, np.sin(6 * X[:, 0]))
-        >>> result = sgp.direct.fit(stats, sgp.DiscreteRelaxation(dist.Normal(0.0, 0.3)), noise_scale=0.1)
+        >>> result = sgp.direct.fit(stats, dist.Normal(0.0, 0.3), noise_scale=0.1)
         >>> result.converged, result.probabilities.shape, result.quantize().codes.shape
         (True, (20, 15), (20,))
         >>> bool(np.abs(result.predict(X).mean - np.sin(6 * X[:, 0])).max() < 0.1)
@@ -87,7 +102,9 @@ def fit(
     if entropy not in ENTROPIES:
         raise ValueError(f"direct.fit: `entropy` must be one of {ENTROPIES}; got {entropy!r}.")
     checks.whole_number("max_iterations", max_iterations, 1, "direct.fit")
-    problem = Problem.of(statistics, prior, noise_scale)
+    statistics, prior, log_prior_mass = _with_levels(statistics, prior, noise_scale, num_levels, rotate)
+    given = Problem.of(statistics, prior, noise_scale)
+    problem = given.around(given.prior.levels[:, given.prior.levels.shape[1] // 2])
     if num_starts is None:
         num_starts = 2 + min(20, 1000 // statistics.num_features)
     checks.whole_number("num_starts", num_starts, 2, "direct.fit")
@@ -99,11 +116,13 @@ def fit(
             objective = MixtureObjective(problem, num_mixtures, entropy)
             mixed = run.interruptible(lambda: _mixed(objective, factorised, q, run, num_mixtures, key_mixture))
             q, run = (q, run) if mixed is None else mixed
-    if not run.converged and run.reason != INTERRUPTED:
-        checks.warn(f"direct.fit has not converged: {run.reason}. Raise `max_iterations` or `tolerance`.")
+    run.warn_unless_converged("direct.fit")
+    outermost = outermost_weights(problem, q)
+    for complaint in complaints(problem, q, outermost):
+        checks.warn(f"direct.fit: {complaint}.")
     return DiscreteFit(
         basis=statistics.basis,
-        levels=problem.prior.levels,
+        levels=given.prior.levels,
         mixture_weights=np.exp(q.log_weights),
         log_probabilities=q.log_probs,
         noise_scales=problem.noise_scales,
@@ -111,13 +130,32 @@ def fit(
         elbo_trace=np.array(run.trace),
         converged=run.converged,
         reason=run.reason,
+        outermost=outermost,
+        log_prior_mass=log_prior_mass,
     )
 
 
+def _with_levels(
+    statistics: Any, prior: Any, noise_scale: Any, num_levels: int | None, rotate: bool | None
+) -> tuple[Any, Any, float]:
+    """Statistics, a prior on levels, and the log of the mass of the Gaussian prior that they stand for."""
+    if gaussian_prior(prior) is not None:
+        count, rotate = NUM_LEVELS if num_levels is None else num_levels, rotate is None or rotate
+        placed = placement(statistics, prior, *noise_levels(noise_scale), count, rotate)
+        return placed.statistics, placed.prior, placed.log_prior_mass
+    if rotate or num_levels is not None:
+        raise ValueError(
+            "direct.fit: `num_levels` and `rotate` are for Gaussian priors, such as dist.Normal(0.0, 1.0); other "
+            "priors have levels, of the given features: pass `statistics.rotate()` to rotate those."
+        )
+    return statistics, prior, 0.0
+
+
 def _settled(objective: FactorisedObjective, run: Run, keys: Sequence[jax.Array]) -> tuple[Variational, Run]:
-    """The best of several local maxima: from the mean and from draws under Gaussian priors, and from cooling down."""
+    """The best of several local maxima: from means and draws under Gaussian priors, and from cooling down."""
     best = run.settle(objective, objective.start())
-    starts: list[Callable[[], np.ndarray]] = [objective.annealed]
+    starts: list[Callable[[], np.ndarray]] = [objective.start_at_noise] if objective.several else []
+    starts.append(objective.annealed)
     starts += [functools.partial(objective.start, key) for key in keys]
     for start in starts if run.converged else ():
         attempt = run.interruptible(functools.partial(_attempt, objective, start, run))

@@ -7,10 +7,8 @@ from typing import Any
 
 import jax
 import numpy as np
-from scipy.special import logsumexp
 
-from .._internal import checks
-from ..posteriors.mixture import gaussian_log_density
+from ..posteriors.mixture import MixturePrediction
 from ..posteriors.predict import prediction_inputs
 from .posterior import DiscretePosterior, FunctionPrediction, LinearPosterior
 
@@ -45,10 +43,18 @@ class DiscreteFit(LinearPosterior, RegressionPosterior):
     :ivar noise_scales: standard deviations the noise may have, shape (S,).
     :ivar noise_probabilities: posterior probabilities of them, shape (S,).
     :ivar mixture_weights: probabilities of the components, shape (R,).
+    :ivar outermost: whether a weight of a relaxed continuous prior is more likely than not on its first or last level,
+        while the data ask for more, shape (b,); ``None`` if nobody looked.
+    :ivar log_prior_mass: log of the share of a Gaussian prior that its placed levels stand for, an interval of one step
+        each. ``elbo + log_prior_mass`` bounds the evidence under the Gaussian prior, up to the rule of midpoints, and
+        compares fits on different grids; ``elbo`` itself is of a prior that was told where the posterior is. Zero for
+        levels that were given.
     :ivar elbo_standard_error: of ``elbo``, where it is an estimate (after :func:`~ppl_sgp.direct.refine`); else zero.
     """
 
     mixture_weights: np.ndarray
+    outermost: np.ndarray | None = None
+    log_prior_mass: float = 0.0
     elbo_standard_error: float = 0.0
 
     @property
@@ -68,15 +74,18 @@ class DiscreteFit(LinearPosterior, RegressionPosterior):
         return DiscretePrediction(self, X_new, omega, max_memory)
 
 
-class DiscretePrediction(FunctionPrediction):
+class DiscretePrediction(FunctionPrediction, MixturePrediction):
     """A posterior predictive of discrete weights; made by the fit's ``predict``.
 
-    The variance of a new y is ``variance + noise_variance``.
+    The variance of a new y is ``variance + noise_variance``. Of f under each component a normal of the exact mean and
+    variance is taken: a sum over b weights, or of a network a polynomial in them.
     """
 
     def __init__(self, fit: RegressionPosterior, X_new: np.ndarray, row_weights: np.ndarray, max_memory: float) -> None:
         super().__init__(fit, X_new, max_memory)
-        self._fit, self._row_weights = fit, row_weights
+        self._fit, self._row_weights, self.num_outputs = fit, row_weights, 1
+        # A component for each noise level and component of the weights.
+        self.component_weights = np.outer(fit.noise_probabilities, fit.mixture[0]).ravel()
 
     def _outputs(self, weights: np.ndarray) -> np.ndarray:
         """f for weights (s, b), shape (s, n_new)."""
@@ -87,22 +96,30 @@ class DiscretePrediction(FunctionPrediction):
         """Posterior mean of the noise variance (of a row of weight one)."""
         return self._fit.noise_variance
 
-    def log_density(self, y_new: Any) -> np.ndarray:
-        """Log predictive density of each new observation, in nats, shape (n_new,).
+    @property
+    def num_rows(self) -> int:
+        """The number of new rows."""
+        return len(self._X_new)
 
-        Of f under each component a normal of the exact mean and variance is taken: a sum over b weights, or of a
-        network a polynomial in them.
+    @property
+    def one_output(self) -> bool:
+        """Always: fits are of one output."""
+        return True
 
-        :param y_new: observations, shape (n_new,).
-        :raises ValueError: if the shape differs.
-        """
-        y_new = checks.observations("y_new", y_new, (len(self._X_new),), "log_density")
-        means, variances = self._components
-        noise = self._fit.noise_scales[:, None, None] ** 2 / self._row_weights
-        weights = self._fit.noise_probabilities[:, None, None] * self._fit.mixture[0][:, None]
-        return logsumexp(gaussian_log_density(y_new - means, variances + noise), axis=(0, 1), b=weights)
+    def rows_at_once(self, arrays: int) -> int:
+        """How many rows keep within the memory cap."""
+        return max(1, int(self._max_memory // (8 * max(1, arrays) * len(self.component_weights))))
 
-    def sample(self, key: jax.Array, num_samples: int = 1, noise: bool = True) -> np.ndarray:
+    def gaussians(self, rows: slice, noise: bool) -> tuple[np.ndarray, np.ndarray]:
+        """Means and variances of the components at some rows, (S, 1, rows)."""
+        shape = (len(self._fit.noise_scales), *self._components[0].shape)
+        mean, variance = (np.broadcast_to(part, shape)[..., rows] for part in self._components)
+        if noise:
+            variance = variance + self._fit.noise_scales[:, None, None] ** 2 / self._row_weights[rows]
+        count = mean.shape[-1]
+        return mean.reshape(-1, 1, count).copy(), variance.reshape(-1, 1, count).copy()
+
+    def sample(self, key: jax.Array, num_samples: int = 1, noise: bool | None = None) -> np.ndarray:
         """Joint draws at all new inputs, shape (num_samples, n_new).
 
         :param key: a JAX random key.
@@ -112,7 +129,7 @@ class DiscretePrediction(FunctionPrediction):
         key_weights, key_level, key_noise = jax.random.split(key, 3)
         weights = self._fit.sample(key_weights, (num_samples,))
         result = self._outputs(weights)
-        if not noise:
+        if not self._with_noise(noise):
             return result
         level = jax.random.categorical(key_level, np.log(self._fit.noise_probabilities), shape=(num_samples,))
         scale = self._fit.noise_scales[np.asarray(level)][:, None] / np.sqrt(self._row_weights)

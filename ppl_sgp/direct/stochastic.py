@@ -45,7 +45,8 @@ def refine(
     draws, besides the O(R(b m̄ + b²)) of the rest.
 
     :param statistics: those of the fit.
-    :param prior: that of the fit.
+    :param prior: that of the fit; of a Gaussian one the levels, and the statistics that go with them, from
+        :func:`~ppl_sgp.direct.place_levels`.
     :param result: a mixture of at least two components.
     :param key: a JAX random key.
     :param noise_scale: that of the fit.

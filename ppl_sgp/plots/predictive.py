@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.special import ndtri
 
 from .._internal import checks
 from ..diagnostics.regression_calibration import lower_quantile
-from ..direct.result import DiscretePrediction
 from ..posteriors.mixture import MixturePrediction
 from ._axes import NEUTRAL, axes, finite
 
@@ -23,7 +21,7 @@ KNOWN = 1e-6
 
 
 def plot_predictive(
-    prediction: MixturePrediction | DiscretePrediction,
+    prediction: MixturePrediction,
     X_new: Any,
     *,
     X: Any = None,
@@ -38,7 +36,6 @@ def plot_predictive(
 
     Bands of :func:`~ppl_sgp.predict` are between quantiles of the mixture over draws (and models), not of a normal with
     its moments: about ten evaluations of its distribution function, O(draws) each, for each row and end of a band.
-    Those of a prediction with discrete weights are of the normal with its mean and variance.
 
     :param prediction: at ``X_new``, from :func:`~ppl_sgp.predict`, :func:`~ppl_sgp.average_predictions` or the
         ``predict`` of a fit.
@@ -69,7 +66,7 @@ def plot_predictive(
     """
     x = _inputs("X_new", X_new)
     levels = np.sort(checks.probabilities("levels", np.ravel(levels), "plot_predictive"))
-    if not isinstance(prediction, (MixturePrediction, DiscretePrediction)):
+    if not isinstance(prediction, MixturePrediction):
         raise ValueError(
             "plot_predictive: `prediction` must come from `sgp.predict` or the `predict` of a regression; got "
             f"{type(prediction).__name__}."
@@ -143,15 +140,12 @@ def _chosen_output(shape: tuple[int, ...], output: int | None) -> int:
 
 
 def _moments_and_quantiles(
-    prediction: MixturePrediction | DiscretePrediction,
+    prediction: MixturePrediction,
     probabilities: np.ndarray,
     noise: bool,
     output: int,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Mean (n_new,) of one output, and its quantiles (p, n_new)."""
-    if isinstance(prediction, DiscretePrediction):
-        scale = np.sqrt(prediction.variance + noise * prediction.noise_variance / prediction._row_weights)
-        return prediction.mean, prediction.mean + ndtri(probabilities)[:, None] * scale
     weights = prediction.component_weights
     means, parts = [], []
     for _, mean, variance in prediction.components(noise, ARRAYS):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 from typing import Any
 
@@ -19,6 +20,8 @@ from .._internal import checks
 
 #: A value counts as a level if it is this close, relative to the range of the levels: it may have been through float32.
 SAME = 1e-6
+#: Levels of the default grid.
+DEFAULT_LEVELS = 15
 #: Half the width of the default grid, in standard deviations of the continuous prior (Evans 2022, section 7.5.3).
 DEFAULT_WIDTH = 3.0
 
@@ -50,10 +53,13 @@ class DiscreteRelaxation(dist.Distribution):
 
     :param base_distribution: a continuous univariate NumPyro distribution; its batch shape is kept.
     :param num_levels: number m̄ of evenly spaced levels, from three standard deviations below the mean to three above;
-        an odd number has a level at the mean. Not used if ``support`` is given.
+        an odd number has a level at the mean. Default 15. Not together with ``support``.
     :param support: the levels, ascending, shape (m̄,) or batch + (m̄,): any, such as 0 and powers of two.
-    :raises ValueError: for a distribution that is not continuous and univariate, fewer than two levels, levels that
-        are not ascending or outside the support of the distribution, or a default grid without finite moments.
+    :ivar is_relaxation: whether the levels stand for a continuous prior, which has mass beyond them; false for levels
+        with probabilities of their own, :meth:`from_logits`.
+    :raises ValueError: for a distribution that is not continuous and univariate, fewer than two levels, both
+        ``num_levels`` and ``support``, levels that are no numbers, not ascending or outside the support of the
+        distribution, or a default grid without finite moments.
 
     .. doctest::
 
@@ -67,19 +73,19 @@ class DiscreteRelaxation(dist.Distribution):
 
     arg_constraints = {"levels": constraints.real_vector, "logits": constraints.real_vector}
     pytree_data_fields = ("levels", "logits")
-    has_enumerate_support = True
+    pytree_aux_fields = ("is_relaxation",)
 
     def __init__(
         self,
         base_distribution: dist.Distribution,
-        num_levels: int = 15,
+        num_levels: int | None = None,
         support: Any = None,
         *,
         validate_args: bool | None = None,
     ) -> None:
         levels = _levels_of(base_distribution, num_levels, support)
         logits = jax.vmap(base_distribution.log_prob, in_axes=-1, out_axes=-1)(levels)
-        self._set(levels, logits, validate_args)
+        self._set(levels, logits, True, validate_args)
 
     @classmethod
     def from_logits(cls, levels: Any, logits: Any, *, validate_args: bool | None = None) -> DiscreteRelaxation:
@@ -88,17 +94,28 @@ class DiscreteRelaxation(dist.Distribution):
         :param levels: ascending, shape (m̄,) or batch + (m̄,).
         :param logits: shape batch + (m̄,).
         """
-        levels, logits = _floating(levels), _floating(logits)
+        levels, logits = _floating("levels", levels), _floating("logits", logits)
         if logits.ndim == 0 or levels.shape[-1:] != logits.shape[-1:]:
             raise ValueError(
                 f"DiscreteRelaxation: `logits` must end in one axis of {levels.shape[-1:]} levels; got {logits.shape}."
             )
         _check_ascending(levels)
+        # −∞ is an impossible level; that of none, and anything else that has no finite sum, is refused.
+        if checks.is_concrete(logits) and not np.isfinite(np.asarray(logits).max(axis=-1)).all():
+            raise ValueError(
+                "DiscreteRelaxation: `logits` must be log-probabilities, at least one of each weight finite and "
+                f"none NaN or +inf; got {np.array2string(np.asarray(logits), threshold=8)}."
+            )
+        return cls._of(levels, logits, False, validate_args)
+
+    @classmethod
+    def _of(cls, levels: jax.Array, logits: jax.Array, is_relaxation: bool, validate_args: Any) -> DiscreteRelaxation:
         instance = cls.__new__(cls)
-        instance._set(levels, logits, validate_args)
+        instance._set(levels, logits, is_relaxation, validate_args)
         return instance
 
-    def _set(self, levels: jax.Array, logits: jax.Array, validate_args: bool | None) -> None:
+    def _set(self, levels: jax.Array, logits: jax.Array, is_relaxation: bool, validate_args: bool | None) -> None:
+        self.is_relaxation = is_relaxation
         shape = jnp.broadcast_shapes(levels.shape, logits.shape)
         self.levels, self.logits = jnp.broadcast_to(levels, shape), log_softmax(jnp.broadcast_to(logits, shape))
         super().__init__(shape[:-1], (), validate_args=validate_args)
@@ -153,6 +170,17 @@ class DiscreteRelaxation(dist.Distribution):
         """The levels that integer codes stand for."""
         return _at(self.levels, jnp.asarray(codes))
 
+    @property
+    def has_enumerate_support(self) -> bool:  # type: ignore[override]
+        """True; but where NUTS asks and there is no funsor to enumerate a batch with, an error with the remedy."""
+        if self.batch_shape and _asked_by_nuts() and importlib.util.find_spec("funsor") is None:
+            _refuse_enumeration(
+                self.num_levels,
+                self.batch_shape,
+                " If each enters the likelihood inside its plate only, `pip install funsor` lets NUTS sum them out.",
+            )
+        return True
+
     def enumerate_support(self, expand: bool = True) -> jax.Array:
         """All levels, shape (m̄,) + batch. Without ``expand`` batches of equal levels keep axes of size one."""
         levels = jnp.moveaxis(self.levels, -1, 0)
@@ -164,7 +192,7 @@ class DiscreteRelaxation(dist.Distribution):
         """The same distribution for a larger batch."""
         shape = (*batch_shape, self.num_levels)
         levels, logits = (_leading(array, len(shape)) for array in (self.levels, self.logits))
-        return self.from_logits(jnp.broadcast_to(levels, shape), jnp.broadcast_to(logits, shape))
+        return self._of(jnp.broadcast_to(levels, shape), jnp.broadcast_to(logits, shape), self.is_relaxation, None)
 
     def to_event(self, reinterpreted_batch_ndims: int | None = None) -> dist.Distribution:
         """Weights that are one event; enumerating them is refused."""
@@ -183,9 +211,8 @@ class _DiscreteWeights(Independent):
     @property
     def has_enumerate_support(self) -> bool:  # type: ignore[override]
         """False; and where NumPyro asks in order to enumerate latent sites (NUTS does so), an error with the remedy."""
-        # NumPyro's own error says only that the distribution cannot be enumerated, and offers no hook for more.
-        if sys._getframe(1).f_globals.get("__name__") == "numpyro.infer.util":
-            self._refuse()
+        if _asked_by_nuts():
+            _refuse_enumeration(self.base_dist.num_levels, self.event_shape)
         return False
 
     @has_enumerate_support.setter
@@ -194,25 +221,36 @@ class _DiscreteWeights(Independent):
 
     def enumerate_support(self, expand: bool = True) -> jax.Array:
         """Refused, with the remedy."""
-        return self._refuse()
-
-    def _refuse(self) -> Any:
-        count = int(np.prod(self.event_shape))
-        raise ValueError(
-            f"{count} discrete weights on {self.base_dist.num_levels} levels each have "
-            f"{self.base_dist.num_levels}**{count} configurations, which cannot be enumerated, and NUTS needs "
-            "continuous sites. Fit them with `sgp.direct.fit`, or under SVI with `loss=sgp.direct.ExactELBO()`, or "
-            "sample them with `sgp.models.discrete_weights(prior).gibbs()`."
-        )
+        return _refuse_enumeration(self.base_dist.num_levels, self.event_shape)
 
 
-def _levels_of(base: Any, num_levels: int, support: Any) -> jax.Array:
+def _asked_by_nuts() -> bool:
+    """Whether NumPyro's set-up of a potential energy asked the caller: it offers no hook for errors of ours."""
+    return sys._getframe(2).f_globals.get("__name__") == "numpyro.infer.util"
+
+
+def _refuse_enumeration(num_levels: int, shape: tuple[int, ...], otherwise: str = "") -> Any:
+    count = int(np.prod(shape))
+    raise ValueError(
+        f"{count} discrete weights on {num_levels} levels each have {num_levels}**{count} configurations, which cannot "
+        "be enumerated, and NUTS needs continuous sites. Fit them with `sgp.direct.fit`, or under SVI with "
+        "`loss=sgp.direct.ExactELBO()`, or sample them with `sgp.models.discrete_weights(prior).gibbs()`." + otherwise
+    )
+
+
+def _levels_of(base: Any, num_levels: int | None, support: Any) -> jax.Array:
     if not isinstance(base, dist.Distribution) or base.event_shape or base.is_discrete:
         raise ValueError(
             "DiscreteRelaxation: `base_distribution` must be a continuous univariate NumPyro distribution, such as "
             f"dist.Normal(0.0, 1.0); got {type(base).__name__}."
         )
+    if support is not None and num_levels is not None:
+        raise ValueError(
+            f"DiscreteRelaxation: pass either `num_levels`, of an evenly spaced grid, or the levels as `support=`; got "
+            f"num_levels={num_levels!r} and a support of shape {np.shape(support)}."
+        )
     if support is None:
+        num_levels = DEFAULT_LEVELS if num_levels is None else num_levels
         checks.whole_number("num_levels", num_levels, 2, "DiscreteRelaxation")
         mean, scale = jnp.asarray(base.mean), jnp.sqrt(jnp.asarray(base.variance))
         if checks.is_concrete(mean, scale) and not (np.isfinite(mean).all() and np.isfinite(scale).all()):
@@ -223,7 +261,7 @@ def _levels_of(base: Any, num_levels: int, support: Any) -> jax.Array:
         steps = jnp.asarray(DEFAULT_WIDTH * np.linspace(-1, 1, num_levels), scale.dtype)
         levels = mean[..., None] + scale[..., None] * _leading(steps, scale.ndim + 1)
     else:
-        levels = _floating(support)
+        levels = _floating("support", support)
         shape = jnp.broadcast_shapes(levels.shape[:-1], base.batch_shape)
         levels = jnp.broadcast_to(_leading(levels, len(shape) + 1), (*shape, *levels.shape[-1:]))
     _check_ascending(levels)
@@ -246,8 +284,15 @@ def _check_ascending(levels: jax.Array) -> None:
             raise ValueError("DiscreteRelaxation: levels must be finite and strictly ascending; sort them.")
 
 
-def _floating(values: Any) -> jax.Array:
-    array = jnp.asarray(values)
+def _floating(name: str, values: Any) -> jax.Array:
+    try:
+        array = jnp.asarray(values)
+    except (TypeError, ValueError):  # text, a ragged list, None
+        array = jnp.zeros(0, dtype=bool)
+    if array.dtype == bool or jnp.issubdtype(array.dtype, jnp.complexfloating):
+        raise ValueError(
+            f"DiscreteRelaxation: `{name}` must be an array of real numbers, the last axis over levels; got {values!r}."
+        )
     return array.astype(checks.common_dtype(array))
 
 

@@ -147,6 +147,12 @@ def test_gradients_in_logits_and_in_the_continuous_prior():
     np.testing.assert_allclose(jax.grad(of_scale)(jnp.asarray(1.3)), numeric, rtol=by_lane(1e-6, 1e-3))
 
 
+def test_only_relaxations_have_mass_beyond_their_levels(site):
+    prior = base(site)
+    assert prior.is_relaxation and prior.expand((2, *prior.batch_shape)).is_relaxation
+    assert not type(prior).from_logits(prior.levels, prior.logits).is_relaxation
+
+
 def test_in_plates():
     def model():
         with numpyro.plate("weights", 4):
@@ -164,6 +170,19 @@ def test_in_plates():
         ("continuous univariate", lambda: sgp.DiscreteRelaxation(dist.Normal(jnp.zeros(2), 1.0).to_event(1))),
         ("continuous univariate", lambda: sgp.DiscreteRelaxation(1.0)),
         ("`num_levels` must be", lambda: sgp.DiscreteRelaxation(dist.Normal(0.0, 1.0), num_levels=1)),
+        ("`num_levels` must be an integer", lambda: sgp.DiscreteRelaxation(dist.Normal(0.0, 1.0), num_levels=7.0)),
+        ("`num_levels` must be an integer", lambda: sgp.DiscreteRelaxation(dist.Normal(0.0, 1.0), num_levels=True)),
+        (
+            "either `num_levels`, of an evenly spaced grid, or",
+            lambda: sgp.DiscreteRelaxation(dist.Normal(0.0, 1.0), num_levels=7, support=[0.0, 1.0]),
+        ),
+        ("`support` must be an array of real", lambda: sgp.DiscreteRelaxation(dist.Normal(0.0, 1.0), support="ab")),
+        ("`support` must be an array of real", lambda: sgp.DiscreteRelaxation(dist.Normal(0.0, 1.0), support=[[0], 1])),
+        ("`levels` must be an array of real", lambda: sgp.DiscreteRelaxation.from_logits([False, True], [0.0, 0.0])),
+        ("`levels` must be an array of real", lambda: sgp.DiscreteRelaxation.from_logits([0.0, 1j], [0.0, 0.0])),
+        ("`logits` must be an array of real", lambda: sgp.DiscreteRelaxation.from_logits([0.0, 1.0], None)),
+        ("one of each weight finite", lambda: sgp.DiscreteRelaxation.from_logits([0.0, 1.0], [np.nan, 0.0])),
+        ("one of each weight finite", lambda: sgp.DiscreteRelaxation.from_logits([0.0, 1.0], [-np.inf, -np.inf])),
         ("no finite mean", lambda: sgp.DiscreteRelaxation(dist.Cauchy(0.0, 1.0))),
         ("in the support of HalfNormal", lambda: sgp.DiscreteRelaxation(dist.HalfNormal(1.0))),
         ("strictly ascending", lambda: sgp.DiscreteRelaxation(dist.Normal(0.0, 1.0), support=[1.0, 0.0])),

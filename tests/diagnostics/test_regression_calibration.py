@@ -152,6 +152,30 @@ def test_averaged_predictions_are_the_mixture_of_all_draws(rng, max_memory):
     xr.testing.assert_allclose(calibrate_regression(alone, y), own, rtol=1e-7)
 
 
+@pytest.mark.parametrize("max_memory", [1e9, 5000])
+def test_discrete_weights_are_mixtures_over_components_and_noise_levels(rng, max_memory):
+    """The same Gaussians as predictions of continuous weights, averaged with the probabilities of the mixture."""
+    n, noise, noise_probs, mixture = 12, np.array([0.3, 1.0]), np.array([0.8, 0.2]), np.array([0.6, 0.4])
+    fit = sgp.direct.DiscreteFit(
+        IdentityBasis(n), np.tile([-1.0, 0.0, 2.0], (n, 1)), np.log(rng.dirichlet(np.ones(3), (2, n))), np.zeros(1),
+        True, "made up", noise_scales=noise, noise_probabilities=noise_probs, mixture_weights=mixture,
+    )  # fmt: skip
+    omega, y = rng.uniform(0.5, 2, n), rng.normal(0, 2, n)
+    prediction = fit.predict(np.eye(n), row_weights=omega, max_memory=max_memory)
+    means, variances = fit.component_moments
+    parts = [
+        prediction_of([mean], np.sqrt(variance), [scale], row_weights=omega)
+        for scale in noise
+        for mean, variance in zip(means, variances, strict=True)
+    ]
+    expected = sgp.average_predictions(parts, np.outer(noise_probs, mixture).ravel())
+    found = calibrate_regression(prediction, y)
+    xr.testing.assert_allclose(found, calibrate_regression(expected, y), rtol=1e-7)
+    np.testing.assert_allclose(found["log_density"], prediction.log_density(y), rtol=1e-12)
+    with pytest.raises(ValueError, match=r"`y` must have shape \(12,\); got \(11,\)"):
+        calibrate_regression(prediction, y[1:])
+
+
 @pytest.fixture
 def calibrated(rng):
     """A mixture (means, deviations of f, noise) of a thousand rows, and observations of it."""

@@ -1,5 +1,7 @@
 """Discrete weights in NumPyro: Gibbs sampling, SVI with the exact bound, and what is refused."""
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -81,6 +83,50 @@ def test_one_sweep_on_orthogonal_features_is_a_draw_from_the_posterior(rng):
     draw = jax.vmap(lambda key: model._draw_weights(stats, key, {"weights": PRIOR.levels[jnp.array([0, 1, 2, 3])]}, {}))
     draws = draw(jax.random.split(jax.random.key(0), 20_000))["weights"]
     np.testing.assert_allclose(frequencies(draws, PRIOR.levels), result.probabilities, atol=0.02)
+
+
+def correlated(levels, probs, b, spread, seed):
+    """Statistics of 60 rows of nearly equal features, three of them true, and all configurations with probabilities."""
+    rng = np.random.default_rng(seed)
+    Phi = rng.normal(size=(60, 1)) + spread * rng.normal(size=(60, b))
+    y = Phi[:, :3].sum(axis=1) + rng.normal(size=60)
+    codes = np.array(list(itertools.product(range(len(levels)), repeat=b)))
+    weights = np.asarray(levels)[codes]
+    joint = -0.5 * np.sum((y - weights @ Phi.T) ** 2, axis=1) + np.log(probs)[codes].sum(axis=1)
+    prior = sgp.DiscreteRelaxation.from_logits(levels, np.log(probs))
+    stats = sgp.sufficient_statistics(IdentityBasis(b), Phi, y)
+    return stats, prior, weights, np.exp(joint - logsumexp(joint))
+
+
+@pytest.mark.parametrize(
+    "levels, probs, b, spread",
+    [
+        ([0.0, 1.0], [0.7, 0.3], 12, 0.3),  # more weights than the ten of a block
+        ([-1.0, 0.0, 1.0], [0.2, 0.6, 0.2], 8, 0.15),  # than the six
+        (np.linspace(-3, 3, 15), np.exp(-0.5 * np.linspace(-3, 3, 15) ** 2), 3, 0.1),  # than the two
+    ],
+    ids=["two levels", "three levels", "fifteen levels"],
+)
+def test_gibbs_crosses_ridges_of_correlated_weights(levels, probs, b, spread):
+    """Four chains from draws of the prior. Single weights alone stay in one or two states for thousands of sweeps."""
+    probs = np.asarray(probs) / np.sum(probs)
+    stats, prior, weights, posterior = correlated(levels, probs, b, spread, seed=1)
+    model = sgp.models.discrete_weights(prior, 1.0)
+
+    def chain(start, key):
+        def sweep(state, key):
+            state = model._draw_weights(stats, key, state, {})
+            return state, state["weights"]
+
+        return jax.lax.scan(sweep, {"weights": start}, jax.random.split(key, 1500))[1][100:]
+
+    starts = prior.expand([b]).sample(KEY, (4,))
+    draws = np.asarray(jax.jit(jax.vmap(chain))(starts, jax.random.split(jax.random.key(2), 4)), np.float64)
+    exact = posterior @ weights
+    deviation = np.sqrt(posterior @ weights**2 - exact**2)
+    # Each chain, as if five neighbouring draws were worth one.
+    error = np.abs(draws.mean(axis=1) - exact) / (deviation * (5 / draws.shape[1]) ** 0.5)
+    assert error.max() < 4.5, error.max()
 
 
 def guide(stats):
@@ -189,6 +235,20 @@ def test_enumeration_and_nuts_are_refused_with_the_remedy():
         mcmc.run(jax.random.key(0), stats)
     with pytest.raises(ValueError, match="cannot be enumerated"):
         PRIOR.expand([3]).to_event(1).enumerate_support()
+
+    def in_a_plate(stats):
+        with numpyro.plate("features", 3):
+            w = numpyro.sample("weights", PRIOR)
+        sgp.observe_weights("y", stats, w, numpyro.sample("noise_scale", dist.HalfNormal(1.0)))
+
+    def batched(stats):
+        w = numpyro.sample("weights", PRIOR.expand([3]))
+        sgp.observe_weights("y", stats, w, numpyro.sample("noise_scale", dist.HalfNormal(1.0)))
+
+    for without_event in (in_a_plate, batched):
+        mcmc = MCMC(NUTS(without_event), num_warmup=1, num_samples=1, progress_bar=False)
+        with pytest.raises(ValueError, match=r"5\*\*3 configurations.*sgp.direct.fit.*`pip install funsor` lets NUTS"):
+            mcmc.run(jax.random.key(0), stats)
     with pytest.warns(UserWarning, match="does not support models with discrete latent variables"):
         SVI(model, guide, numpyro.optim.Adam(0.1), loss=Trace_ELBO()).init(jax.random.key(0), stats)
 

@@ -6,9 +6,13 @@ import numpyro.distributions as dist
 import pytest
 
 import ppl_sgp as sgp
+from ppl_sgp.direct.quantize import quantized
 from tests.builders import IdentityBasis
 
-pytestmark = pytest.mark.float64_only  # on the host, whatever the lane
+pytestmark = [
+    pytest.mark.float64_only,  # on the host, whatever the lane
+    pytest.mark.filterwarnings("ignore:.*sit on their outermost level"),  # of small prior scales
+]
 
 RNG = np.random.default_rng(0)
 PHI = RNG.normal(size=(40, 9))
@@ -65,6 +69,27 @@ def test_integer_predictions_match_float_ones(fit):
         assert (np.abs(predicted - exact) <= 0.5 * unit * np.abs(weights.codes).sum() + 1e-9).all()
     assert np.abs(weights.predict(X, feature_bits=16) - exact).max() < 0.01
     np.testing.assert_allclose(weights.predict(X[:1], feature_bits=8), weights.predict(X, feature_bits=8)[:1])
+
+
+def test_weights_that_are_no_multiples_are_not_moved_off_their_levels():
+    """1.0009 is no multiple of 1: −1.00045 and 1.00045 were given for −1 and 1.0009."""
+    prior = sgp.DiscreteRelaxation(NORMAL, support=[-1.0, 0.0, 1.0009])
+    with pytest.raises(ValueError, match=r"multiples of a common step.*weight 0 has \[-1. +0. +1.0009\]"):
+        sgp.direct.fit(STATS, prior, noise_scale=0.3).quantize()
+    # Levels that went through float32 are not refused, nor are steps that are small beside the levels.
+    for support in (np.arange(-7, 8, dtype=np.float32) / 3, 100 + np.arange(5) / 7, np.arange(-3, 4) * 1e-9):
+        levels = np.tile(np.asarray(support, dtype=np.float64), (9, 1))
+        codes = quantized(IdentityBasis(9), levels, levels[:, 1])
+        np.testing.assert_allclose(codes.weights, levels[:, 1], rtol=2e-7, atol=0)
+
+
+def test_each_weight_has_a_grid_of_its_own():
+    """From zero where levels are multiples of their gaps; from the lowest where those are far from zero."""
+    levels = np.array([[-1.0, 0.0, 1.0], [1e7, 1e7 + 1, 1e7 + 2]])
+    codes = quantized(IdentityBasis(2), levels, np.array([0.0, 1e7 + 2]))
+    np.testing.assert_array_equal(codes.level_codes, [[-1, 0, 1], [0, 1, 2]])
+    np.testing.assert_array_equal(codes.weights, [0.0, 1e7 + 2])
+    assert codes.sparsity == 0.5
 
 
 def test_refusals():

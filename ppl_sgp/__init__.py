@@ -56,6 +56,7 @@ from .sites.observe import observe, observe_weights
 from .sites.sparse_gp import SparseGP
 from .sites.whitening import whitened_weights
 from .statistics.from_data import ChunkError, sufficient_statistics
+from .statistics.groups import stack_statistics
 from .statistics.sources import TableChunks, table_chunks
 from .statistics.statistics import SufficientStatistics
 
@@ -134,6 +135,7 @@ __all__ = [
     "report",
     "simulation_based_calibration",
     "stack",
+    "stack_statistics",
     "sufficient_statistics",
     "table_chunks",
     "to_arviz",

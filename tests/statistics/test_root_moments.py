@@ -197,9 +197,7 @@ def test_products_of_outputs_are_kept(rng):
         expected = (y.T * w) @ y
         np.testing.assert_allclose(stats.moments.output_products, expected, rtol=1e-12)
         np.testing.assert_allclose(stats.moments.sum_squares, np.diag(expected), rtol=1e-12)
-        np.testing.assert_allclose(
-            both.moments.output_products, expected + (y[:5].T * w[:5]) @ y[:5], rtol=1e-12
-        )
+        np.testing.assert_allclose(both.moments.output_products, expected + (y[:5].T * w[:5]) @ y[:5], rtol=1e-12)
         np.testing.assert_allclose(stats.rotate().moments.output_products, expected, rtol=1e-12)
     left = statistics(Phi, y, "gram", row_weights=w).forget(Phi[:5], y[:5], w[:5])
     np.testing.assert_allclose(left.moments.output_products, (y[5:].T * w[5:]) @ y[5:], rtol=1e-11)

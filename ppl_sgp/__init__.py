@@ -59,6 +59,7 @@ from .sites.sparse_gp import SparseGP
 from .sites.whitening import whitened_weights
 from .statistics.checkpoint import CheckpointError
 from .statistics.from_data import ChunkError, sufficient_statistics
+from .statistics.groups import stack_statistics
 from .statistics.sources import TableChunks, table_chunks
 from .statistics.statistics import SufficientStatistics
 
@@ -145,6 +146,7 @@ __all__ = [
     "report",
     "simulation_based_calibration",
     "stack",
+    "stack_statistics",
     "static",
     "sufficient_statistics",
     "table_chunks",

@@ -13,6 +13,7 @@ number, beyond the digits of float32. Where those of float64 are at stake, M is 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -72,6 +73,24 @@ def evaluate(
     output_defect = jnp.zeros(R.shape[1], dtype) if gram_defect is None else compressed.output_defect
     constants = (compressed.log_constant, compressed.reference_variance**0.5, output_defect)
     return vectorize(one, signature, (noise_scale, projection, *constants), dtype)
+
+
+def posterior_mean(
+    statistics: SufficientStatistics, prior: WeightPrior, dtype: Any
+) -> Callable[..., tuple[jax.Array, jax.Array]]:
+    """The posterior mean (m,) of the weights, and tr M, of a noise scale and compressed data."""
+    R = dense_factor(statistics, dtype)
+    with full_precision():
+        RC = prior.apply(R.T).T
+        covariance = RC @ R.T
+    mean = jnp.zeros(R.shape[1], dtype) if prior.mean is None else jnp.asarray(prior.mean, dtype)
+
+    def at(noise_scale: jax.Array, projection: jax.Array) -> tuple[jax.Array, jax.Array]:
+        parameters = Parameters(covariance, R @ mean, noise_scale, projection)
+        L, _, alpha = _solve(Design(noise_scale, None, None), parameters)
+        return mean + alpha @ RC / noise_scale, jnp.sum(L**2)
+
+    return at
 
 
 def dense_factor(statistics: SufficientStatistics, dtype: Any) -> jax.Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -9,9 +10,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._internal import checks
-from ..priors import DiagonalPrior, HouseholderPrior, WeightPrior
-from ..statistics.statistics import SufficientStatistics
+from .._internal.pytree import rebuild
+from ..priors import WeightPrior
+from ..statistics.compressed import Compressed
+from ..statistics.statistics import SufficientStatistics, with_compressed
 from . import joint, scaled
+from .rounding import ANNOUNCED, rounding_error
+
+#: Of the compressed form, what an evidence cannot be differentiated in.
+CONSTANTS = ("factor", "reference_variance", "log_constant", "gram_defect", "output_defect")
 
 
 def log_evidence(statistics: SufficientStatistics, prior: WeightPrior, noise_scale: Any) -> jax.Array:
@@ -19,14 +26,15 @@ def log_evidence(statistics: SufficientStatistics, prior: WeightPrior, noise_sca
 
     Differentiable in the prior and the noise, by closed forms; forward mode and Hessians work too.
     Costs what :func:`~ppl_sgp.evidence_cost` says, always independent of n. The statistics themselves
-    are constants: no derivative flows into them.
+    are constants: a derivative in them is refused. Not finite under ``jit``, it is −∞.
 
     :param statistics: from :func:`~ppl_sgp.sufficient_statistics`.
     :param prior: prior of the weights: diagonal, dense, Householder-rotated, Kronecker or in blocks.
     :param noise_scale: standard deviation of the noise, shape () or batch. With several outputs the
         last batch axis runs over them.
     :return: shape of the joint batch of outputs, prior and noise; () for one output.
-    :raises ValueError: if arguments do not fit, or the result is not finite and can be read.
+    :raises ValueError: if arguments do not fit, or the result is not finite and can be read. Where more than 0.1 nats
+        of it are rounding of sums of products, it warns.
 
     .. doctest::
 
@@ -41,14 +49,30 @@ def log_evidence(statistics: SufficientStatistics, prior: WeightPrior, noise_sca
     checks.positive("noise_scale", noise_scale, "log_evidence")
     check_prior(statistics, prior)
     value = evaluate(statistics, prior, noise_scale, statistics.projection)
-    if checks.is_concrete(value) and not np.isfinite(np.asarray(value)).all():
+    if not checks.is_concrete(value):
+        return jnp.where(jnp.isnan(value), -jnp.inf, value)
+    if not np.isfinite(np.asarray(value)).all():
         raise ValueError(
             f"log_evidence: the result is not finite ({value}) for noise_scale {noise_scale} and prior standard "
             f"deviations between {prior.variance.min() ** 0.5} and {prior.variance.max() ** 0.5}: the ratio of the "
-            f"largest signal to the noise is beyond {value.dtype}. Call numpyro.enable_x64() first, or bound the noise "
-            "away from zero."
+            f"largest signal to the noise is beyond {value.dtype}. {_remedy(statistics, value.dtype)}"
+        )
+    lost = jnp.max(rounding_error(statistics, prior, noise_scale))
+    if lost > ANNOUNCED:
+        checks.warn(
+            f"log_evidence: about {lost:.1g} nats are rounding: sums of products have too few digits for these "
+            f"features and this noise. {_remedy(statistics, value.dtype)}"
         )
     return value
+
+
+def _remedy(statistics: SufficientStatistics, dtype: Any) -> str:
+    bound = "bound the noise away from zero, or make the prior narrower."
+    if dtype != jnp.float64:
+        return f"Call numpyro.enable_x64() first, or {bound}"
+    if statistics.compressed.gram_defect is not None:
+        return f'Compute the statistics with `method="qr"`, or {bound}'
+    return bound.capitalize()
 
 
 def evidence_cost(statistics: SufficientStatistics, prior: WeightPrior) -> str:
@@ -69,11 +93,10 @@ def evidence_cost(statistics: SufficientStatistics, prior: WeightPrior) -> str:
         ('O(m³)', 'O(m)')
     """
     check_prior(statistics, prior)
-    if isinstance(prior, DiagonalPrior):
-        return statistics.evidence_cost
-    if _is_diagonal_along_axes(statistics, prior):
-        return "O(k·m)"
-    return "O(m³)"
+    axes = prior.diagonal_along(statistics.num_orthonormal)
+    if axes is None:
+        return "O(m³)"
+    return statistics.evidence_cost if axes.to_axes is None else axes.cost
 
 
 def check_prior(statistics: SufficientStatistics, prior: Any) -> None:
@@ -88,7 +111,7 @@ def check_prior(statistics: SufficientStatistics, prior: Any) -> None:
             f"`prior` has {prior.num_weights} weights but the statistics have {statistics.num_features} features: "
             "make the prior from `statistics.basis`."
         )
-    if not isinstance(prior, DiagonalPrior) and not _is_diagonal_along_axes(statistics, prior):
+    if prior.diagonal_along(statistics.num_orthonormal) is None:
         dtype = checks.common_dtype(*jax.tree.leaves(prior))
         if dtype != jnp.float64:
             raise ValueError(
@@ -100,22 +123,47 @@ def check_prior(statistics: SufficientStatistics, prior: Any) -> None:
 def evaluate(statistics: SufficientStatistics, prior: WeightPrior, noise_scale: Any, projection: Any) -> jax.Array:
     """The evidence for compressed data ``projection``, of any batch shape, without checks."""
     dtype = checks.common_dtype(*jax.tree.leaves(prior), noise_scale)
-    if isinstance(prior, HouseholderPrior) and _is_diagonal_along_axes(statistics, prior):
-        prior, projection = _along_axes(prior, jnp.asarray(projection, dtype))
-    if isinstance(prior, DiagonalPrior):
-        return scaled.evaluate(statistics, prior, noise_scale, projection, dtype)
-    return joint.evaluate(statistics, prior, noise_scale, projection, dtype)
+    statistics = _constants(statistics)
+    axes = prior.diagonal_along(statistics.num_orthonormal)
+    if axes is None:
+        return joint.evaluate(statistics, prior, noise_scale, projection, dtype)
+    if axes.to_axes is not None:
+        projection = _along_axes(axes.to_axes, jnp.asarray(projection, dtype))
+    return scaled.evaluate(statistics, axes.prior, noise_scale, projection, dtype)
 
 
-def _is_diagonal_along_axes(statistics: SufficientStatistics, prior: WeightPrior) -> bool:
-    """Whether reflecting the data turns the prior into a diagonal one, and leaves the Gram matrix diagonal."""
-    return isinstance(prior, HouseholderPrior) and prior.vectors.shape[1] <= statistics.num_orthonormal
-
-
-def _along_axes(prior: HouseholderPrior, projection: jax.Array) -> tuple[DiagonalPrior, jax.Array]:
-    """Prior and data in coordinates along the principal axes of the prior, for orthonormal features."""
+def _along_axes(to_axes: Callable[[jax.Array], jax.Array], projection: jax.Array) -> jax.Array:
+    """Data of orthonormal features in coordinates along the principal axes of the prior."""
     c = jnp.moveaxis(projection[..., :-1], -1, 0)
-    rotated = prior.to_axes(c.reshape(len(c), -1)).reshape(c.shape)
-    mean = None if prior.mean is None else prior.to_axes(prior.mean[:, None])[:, 0]
-    projection = jnp.concatenate([jnp.moveaxis(rotated, 0, -1), projection[..., -1:]], axis=-1)
-    return DiagonalPrior.from_log_scale(prior.log_scale, mean), projection
+    rotated = to_axes(c.reshape(len(c), -1)).reshape(c.shape)
+    return jnp.concatenate([jnp.moveaxis(rotated, 0, -1), projection[..., -1:]], axis=-1)
+
+
+def _constants(statistics: SufficientStatistics) -> SufficientStatistics:
+    """The same, but differentiating in anything an evidence uses other than the projection is refused."""
+    moments, compressed = statistics.moments, statistics.compressed
+    held = {name: jax.tree.map(_constant, getattr(moments, name)) for name in ("gram", "num_rows")}
+    values = {name: jax.tree.map(_constant, value) for name, value in vars(compressed).items() if name in CONSTANTS}
+    return with_compressed(
+        statistics.basis,
+        rebuild(type(moments), {**vars(moments), **held}),
+        rebuild(Compressed, {**vars(compressed), **values}),
+    )
+
+
+def _constant(array: Any) -> Any:
+    return array if checks.is_concrete(array) else _undifferentiated(array)
+
+
+@jax.custom_jvp
+def _undifferentiated(array: jax.Array) -> jax.Array:
+    return array
+
+
+@_undifferentiated.defjvp
+def _refuse_to_differentiate(primals: Any, tangents: Any) -> Any:
+    raise ValueError(
+        "log_evidence: statistics are constants; a derivative in their Gram matrix or factor was asked for, which is "
+        "not defined. Differentiate in the prior, the noise or the projection, and pass statistics through "
+        "`jax.lax.stop_gradient` if they are part of what is differentiated."
+    )

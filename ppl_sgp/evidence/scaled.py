@@ -52,11 +52,12 @@ class Parameters(NamedTuple):
 
 
 class Solution(NamedTuple):
-    """The regression in whitened units: u, s, e − Gu and log|I + GᵀG|."""
+    """The regression in whitened units: u, s, e − Gu, ‖e − Gu‖² + ‖u‖² and log|I + GᵀG|."""
 
     weights: jax.Array
     shrinkage: jax.Array
     residual: jax.Array
+    quadratic: jax.Array
     log_determinant: jax.Array
 
 
@@ -105,14 +106,13 @@ def _value(
     design: Design, reference_scale: jax.Array, output_defect: jax.Array, parameters: Parameters, solution: Solution
 ) -> jax.Array:
     noise_variance = parameters.noise_scale**2
-    misfit = jnp.sum(solution.residual**2) + parameters.projection[-1] / noise_variance
+    quadratic = solution.quadratic + parameters.projection[-1] / noise_variance
     if design.gram_defect is not None:
         # ‖y − Φw‖² is rss + ‖c − Rw‖² up to what the compression left of A and Φᵀy. Where noise is beyond the digits of
         # both (1e-8 of y) rounding decides its sign, and a negative one would beat any posterior.
         w = parameters.mean + jnp.exp(parameters.log_scale) * solution.weights
-        misfit += (w @ (design.gram_defect @ w) - 2 * jnp.sum(output_defect * w)) / noise_variance
-        misfit = jnp.maximum(misfit, 0.0)
-    quadratic = misfit + jnp.sum(solution.weights**2)
+        left = (w @ (design.gram_defect @ w) - 2 * jnp.sum(output_defect * w)) / noise_variance
+        quadratic = jnp.maximum(quadratic + left, jnp.sum(solution.weights**2))
     # The ratio is taken before the logarithm: n multiplies its rounding.
     log_variance = 2 * jnp.log(parameters.noise_scale / reference_scale)
     return -0.5 * (design.num_rows * log_variance + quadratic + solution.log_determinant)
@@ -158,14 +158,19 @@ def solve(design: Design, parameters: Parameters) -> Solution:
 
 def _solve_diagonal(G: jax.Array, e: jax.Array) -> Solution:
     precision = 1 + G**2
-    return Solution(G * e / precision, G**2 / precision, e / precision, jnp.sum(jnp.log(precision)))
+    # Of a sum of squares, since e²/precision may be of one that overflows.
+    quadratic = jnp.sum((e / jnp.sqrt(precision)) ** 2)
+    return Solution(G * e / precision, G**2 / precision, e / precision, quadratic, jnp.sum(jnp.log(precision)))
 
 
 def _solve_primal(design: Design, g: jax.Array, e: jax.Array) -> Solution:
     """Factors of size m: I + GᵀG = LLᵀ, without forming G (each pass over m² numbers counts)."""
     L = cholesky(g[:, None] * design.gram * g[None, :])
     u = cho_solve((L, True), g * (e @ design.factor))
-    return Solution(u, 1 - _inverse_diagonal(L), e - design.factor @ (g * u), _log_determinant(L))
+    residual = e - design.factor @ (g * u)
+    # Stationary in u, so that errors of the solve enter squared.
+    quadratic = jnp.sum(residual**2) + jnp.sum(u**2)
+    return Solution(u, 1 - _inverse_diagonal(L), residual, quadratic, _log_determinant(L))
 
 
 def _solve_by_qr(design: Design, g: jax.Array, e: jax.Array) -> Solution:
@@ -181,11 +186,10 @@ def _solve_dual_products(design: Design, g: jax.Array, e: jax.Array) -> Solution
 
 def _solve_dual(G: jax.Array, e: jax.Array, L: jax.Array) -> Solution:
     """Factors of size rank: I + GGᵀ = LLᵀ, by the identity (I + GᵀG)⁻¹Gᵀ = Gᵀ(I + GGᵀ)⁻¹."""
-    residual = cho_solve((L, True), e)
-    residual = residual + cho_solve((L, True), e - residual - G @ (G.T @ residual))
-    half = solve_triangular(L, G, lower=True)
-    u = G.T @ residual
-    return Solution(u, jnp.sum(half**2, axis=0), residual, _log_determinant(L))
+    half, explained = solve_triangular(L, G, lower=True), solve_triangular(L, e, lower=True)
+    # Not Gᵀ times the residual: large entries of G would amplify its rounding.
+    u, residual = half.T @ explained, solve_triangular(L, explained, lower=True, trans="T")
+    return Solution(u, jnp.sum(half**2, axis=0), residual, jnp.sum(explained**2), _log_determinant(L))
 
 
 def cholesky(gram: jax.Array) -> jax.Array:

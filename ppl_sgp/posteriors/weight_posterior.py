@@ -55,8 +55,9 @@ def posterior_factors(
     The diagonal alone where weights are independent: a diagonal prior on rotated statistics, in O(m).
     """
     dtype = checks.common_dtype(*jax.tree.leaves(prior), noise_scale)
-    if isinstance(prior, DiagonalPrior):
-        return _scaled(statistics, prior, noise_scale, dtype)
+    axes = prior.diagonal_along(0)
+    if axes is not None:
+        return _scaled(statistics, axes.prior, noise_scale, dtype)
     return _joint(statistics, prior, noise_scale, dtype)
 
 

@@ -11,7 +11,7 @@ import numpyro.distributions as dist
 
 from .._internal import checks
 from .._internal.pytree import pytree_dataclass, rebuild
-from .prior import WeightPrior
+from .prior import DiagonalAxes, WeightPrior
 
 
 @pytree_dataclass
@@ -113,6 +113,10 @@ class DiagonalPrior(WeightPrior):
         """Shape of a batch of priors; ``()`` for one."""
         mean_shape = () if self.mean is None else jnp.shape(self.mean)[:-1]
         return jnp.broadcast_shapes(jnp.shape(self.log_scale)[:-1], mean_shape)
+
+    def diagonal_along(self, num_orthonormal: int) -> DiagonalAxes:
+        """Itself: its axes are those of the weights."""
+        return DiagonalAxes(self, None, "O(m)")
 
     def apply(self, vectors: Any) -> jax.Array:
         """``Cv`` for each column of ``vectors`` (m, k), for a single prior."""

@@ -11,7 +11,7 @@ import numpy as np
 from .._internal import checks
 from .._internal.pytree import pytree_dataclass
 from .diagonal import DiagonalPrior
-from .prior import WeightPrior, checked_mean
+from .prior import DiagonalAxes, WeightPrior, checked_mean
 
 
 @pytree_dataclass
@@ -76,6 +76,13 @@ class HouseholderPrior(WeightPrior):
     def variance(self) -> jax.Array:
         """Prior variances of the weights, shape (m,). O(k·m²)."""
         return jnp.sum(self.apply_root(jnp.eye(self.num_weights, dtype=self.log_scale.dtype)) ** 2, axis=1)
+
+    def diagonal_along(self, num_orthonormal: int) -> DiagonalAxes | None:
+        """The prior along its principal axes, if all reflections are of the first ``num_orthonormal`` weights."""
+        if self.vectors.shape[1] > num_orthonormal:
+            return None
+        mean = None if self.mean is None else self.to_axes(self.mean[:, None])[:, 0]
+        return DiagonalAxes(DiagonalPrior.from_log_scale(self.log_scale, mean), self.to_axes, "O(k·m)")
 
     def apply(self, vectors: Any) -> jax.Array:
         """``Cv`` for each column of ``vectors`` (m, p). O(k·m·p)."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import abc
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +12,14 @@ import numpy as np
 import numpyro.distributions as dist
 
 from .._internal import checks
+
+
+class DiagonalAxes(NamedTuple):
+    """Independent coordinates of weights: their prior, and the rotation of the data to them with its cost."""
+
+    prior: Any
+    to_axes: Callable[[jax.Array], jax.Array] | None
+    cost: str
 
 
 class WeightPrior(abc.ABC):
@@ -54,6 +63,10 @@ class WeightPrior(abc.ABC):
     @abc.abstractmethod
     def apply_root(self, vectors: Any) -> jax.Array:
         """``Fv`` for each column v of ``vectors``, shape (m, k), with one fixed F such that ``C = FFᵀ``."""
+
+    def diagonal_along(self, num_orthonormal: int) -> DiagonalAxes | None:
+        """The same prior as independent coordinates, if rotating the first ``num_orthonormal`` weights makes it so."""
+        return None
 
     @property
     def covariance(self) -> jax.Array:

@@ -14,6 +14,7 @@ from numpyro.primitives import _PYRO_STACK
 
 from .._internal import checks
 from .._internal.batching import full_precision
+from ..statistics.compressed import FLOAT32_NATS
 from ..statistics.statistics import SufficientStatistics
 
 
@@ -113,22 +114,22 @@ def check_arguments(owner: str, statistics: Any, noise_scale: Any) -> None:
 def require_precision(owner: str, statistics: SufficientStatistics, dtype: Any) -> None:
     """Refuse float32 where the evidence of these data would be off by more than about 0.1 nat."""
     compressed = statistics.compressed
-    if dtype == jnp.float64 or not checks.is_concrete(compressed.log_constant, compressed.projection):
+    if dtype == jnp.float64 or compressed.float32_suffices:
         return
-    size = float(np.max(np.abs(compressed.log_constant)))
-    # Of each output, which may have units of their own.
-    signal, noise = np.atleast_1d(statistics.output_scales), np.atleast_1d(np.sqrt(compressed.reference_variance))
-    small = noise < 3e-4 * signal
-    if size > 2e6 or small.any():
+    reason = "it is of millions of nats, or the noise is below 3e-4 of the signal"  # all that is known under `jit`
+    if checks.is_concrete(compressed.log_constant):
+        size = float(np.max(np.abs(compressed.log_constant)))
+        signal = np.sqrt(statistics.moments.sum_squares / statistics.moments.num_rows)
+        noise = np.sqrt(compressed.reference_variance)
         reason = (
             f"a log evidence of about {size:.1e} nats is rounded to {np.spacing(np.float32(size)):.2g}"
-            if size > 2e6
-            else f"the residual standard deviation is {(noise[small] / signal[small]).min():.1e} of the signal"
+            if size > FLOAT32_NATS
+            else f"the residual standard deviation is {np.min(noise / signal):.1e} of the signal"
         )
-        raise ValueError(
-            f"{owner}: float32 cannot resolve the evidence of these data: {reason}. Call numpyro.enable_x64() "
-            "before creating arrays."
-        )
+    raise ValueError(
+        f"{owner}: float32 cannot resolve the evidence of these data: {reason}. Call numpyro.enable_x64() "
+        "before creating arrays."
+    )
 
 
 def sample_residual(key: jax.Array, statistics: SufficientStatistics, noise_scale: jax.Array) -> jax.Array:
@@ -157,7 +158,7 @@ def sample_projection(
 
 
 def null_directions(statistics: SufficientStatistics, shape: tuple[int, ...]) -> jax.Array:
-    """Which entries of c carry no data: only those of a diagonal Gram matrix can be zero."""
+    """Which entries of c carry no data: null directions of a diagonal Gram matrix, and rows beyond the rank."""
     factor = jnp.asarray(statistics.compressed.factor)
-    empty = factor == 0 if factor.ndim == 1 else jnp.zeros(factor.shape[0], bool)
+    empty = factor == 0 if factor.ndim == 1 else jnp.all(factor == 0, axis=1)
     return jnp.broadcast_to(empty, shape)

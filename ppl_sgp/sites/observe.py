@@ -18,6 +18,10 @@ from .sparse_gp import SparseGP
 def observe(name: str, statistics: SufficientStatistics, prior: WeightPrior, noise_scale: Any) -> jax.Array:
     """Observe the data, with the weights marginalised: ``sample(name, SparseGP(...), obs=statistics.projection)``.
 
+    Each site marginalises weights of its own: two sites with the same prior are two *independent* functions. Data of
+    one function with noise of several kinds (two instruments) go into one site, with ``row_weights`` for known ratios
+    of noise; or keep the weights, ``w`` of one prior, and give each kind an :func:`observe_weights` of its own.
+
     Call it outside any data plate. Discrete sites that NumPyro sums over (with funsor) may make a batch of parameters;
     several outputs are then observed inside a plate of their number. For the prior predictive use
     ``Predictive(numpyro.handlers.uncondition(model), num_samples=...)(key, statistics)``.

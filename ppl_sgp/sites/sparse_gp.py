@@ -13,7 +13,7 @@ from numpyro.util import is_prng_key
 from .. import evidence
 from .._internal import checks
 from ..evidence import joint
-from ..priors import DiagonalPrior, WeightPrior
+from ..priors import WeightPrior
 from ..statistics.statistics import SufficientStatistics
 from .compressed_distribution import (
     CompressedDistribution,
@@ -34,7 +34,7 @@ class SparseGP(CompressedDistribution):
     prior predictive, ``condition``, ``scale``, ``mask`` and simulation-based calibration all work.
 
     Batch shape: that of prior and noise, with outputs (if y has several columns) as the last axis.
-    Event shape: ``(rank + 1,)``.
+    Event shape: that of one output's ``statistics.projection``.
 
     :param statistics: from :func:`~ppl_sgp.sufficient_statistics`.
     :param prior: prior of the weights.
@@ -48,7 +48,7 @@ class SparseGP(CompressedDistribution):
         >>> basis = sgp.FourierBasis.sample(jax.random.key(0), sgp.Matern32(0.3), 10, 1)
         >>> stats = sgp.sufficient_statistics(basis, X, np.cos(6 * X[:, 0]) + 0.1 * np.cos(77 * X[:, 0]))
         >>> site = sgp.SparseGP(stats, basis.weight_prior(sgp.Matern32(0.3)), noise_scale=0.1)
-        >>> site.event_shape == (stats.rank + 1,), site.sample(jax.random.key(1), (3,)).shape[0]
+        >>> site.event_shape == stats.projection.shape, site.sample(jax.random.key(1), (3,)).shape[0]
         (True, 3)
     """
 
@@ -103,7 +103,7 @@ class SparseGP(CompressedDistribution):
     def _explained_variance(self) -> jax.Array:
         """The diagonal of ``RS⁻¹Rᵀ``, shape batch + (rank,)."""
         factor = jnp.asarray(self.statistics.compressed.factor, self.noise_scale.dtype)
-        if not isinstance(self.prior, DiagonalPrior):
+        if self.prior.diagonal_along(0) is None:
             R = joint.dense_factor(self.statistics, self.noise_scale.dtype)
             explained = jnp.sum(R * self.prior.apply(R.T).T, axis=1)
             return jnp.broadcast_to(explained, (*self.batch_shape, len(R)))
@@ -114,8 +114,9 @@ class SparseGP(CompressedDistribution):
 
     def _root_times(self, z: jax.Array) -> jax.Array:
         """Draws of the weights about their mean, from standard normals of shape (…, m)."""
-        if isinstance(self.prior, DiagonalPrior):
-            return z * jnp.broadcast_to(self.prior.scale, z.shape)
+        axes = self.prior.diagonal_along(0)
+        if axes is not None:  # perhaps a batch
+            return z * jnp.broadcast_to(axes.prior.scale, z.shape)
         return self.prior.apply_root(z.reshape(-1, z.shape[-1]).T).T.reshape(z.shape)
 
     def _prior_mean(self) -> jax.Array:

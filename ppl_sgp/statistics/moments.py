@@ -52,7 +52,7 @@ class Moments:
     def sum_squares(self) -> Any:
         """``yᵀΩy`` of each output, shape () or (q,)."""
         products = self.output_products
-        return products if np.ndim(products) == 0 else products.diagonal(axis1=-2, axis2=-1)
+        return products if np.ndim(products) < 2 else products.diagonal(axis1=-2, axis2=-1)
 
     @property
     def description(self) -> dict[str, Any]:

@@ -76,9 +76,9 @@ class SufficientStatistics:
 
     @property
     def num_rows(self) -> Any:
-        """The number of rows n (an int; a traced number under ``jit``)."""
+        """The number of rows n (an int; a traced number under ``jit``, an array for a batch of groups)."""
         n = self.moments.num_rows
-        return int(n) if checks.is_concrete(n) else n
+        return int(n) if checks.is_concrete(n) and np.ndim(n) == 0 else n
 
     @property
     def num_features(self) -> int:
@@ -137,7 +137,7 @@ class SufficientStatistics:
     def rank(self) -> Any:
         """The numerical rank m̃ of the features over the rows (an int; a traced number under ``jit``)."""
         rank = self.compressed.rank
-        return int(rank) if checks.is_concrete(rank) else rank
+        return int(rank) if checks.is_concrete(rank) and np.ndim(rank) == 0 else rank
 
     def __repr__(self) -> str:
         return (
@@ -157,6 +157,16 @@ class SufficientStatistics:
         return self if isinstance(other, int) and other == 0 else NotImplemented
 
     def require_compatible(self, basis: Basis, moments: Moments) -> None:
+        """Refuse to add sums of another basis, of another number of outputs, or that would lose digits asked for."""
+        self.require_alike(basis, moments)
+        root, other = isinstance(self.moments, RootMoments), isinstance(moments, RootMoments)
+        if root != other and (self.moments if root else moments).required:  # type: ignore[attr-defined]
+            raise ValueError(
+                "Statistics can be added only if they were computed in the same way; one of these comes from "
+                '`method="qr"`, whose digits the other lacks. Compute both alike.'
+            )
+
+    def require_alike(self, basis: Basis, moments: Moments) -> None:
         """Refuse statistics of another basis or of another number of outputs."""
         if not checks.is_concrete(self.moments, moments):
             raise ValueError(
@@ -167,12 +177,6 @@ class SufficientStatistics:
             raise ValueError(
                 "Statistics can be added only if they were computed with the same basis; these bases differ. "
                 "Keep one basis (save it with the statistics) and compute both from it."
-            )
-        root, other = isinstance(self.moments, RootMoments), isinstance(moments, RootMoments)
-        if root != other and (self.moments if root else moments).required:  # type: ignore[attr-defined]
-            raise ValueError(
-                "Statistics can be added only if they were computed in the same way; one of these comes from "
-                '`method="qr"`, whose digits the other lacks. Compute both alike.'
             )
         if np.shape(self.moments.sum_squares) != np.shape(moments.sum_squares):
             raise ValueError(

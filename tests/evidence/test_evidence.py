@@ -10,6 +10,9 @@ from scipy.stats import multivariate_normal
 
 import ppl_sgp as sgp
 from ppl_sgp import evidence
+from ppl_sgp._internal.pytree import rebuild
+from ppl_sgp.statistics.compressed import Compressed
+from ppl_sgp.statistics.statistics import with_compressed
 from tests.builders import PROBLEMS, IdentityBasis, by_lane, smooth_rows
 from tests.reference import dense_log_density, exact_log_density, finite_difference, row_log_density
 
@@ -319,3 +322,54 @@ def test_noise_beyond_the_digits_of_the_data_never_wins(num_functions, dense, rn
             assert not found > sensible
             if amplitude / noise_scale < 1e6:
                 assert found == pytest.approx(exact, rel=1e-4)
+
+
+# Statistics are constants --------------------------------------------------------------------------------------------
+
+
+def priors_of_six():
+    C = np.eye(6) + 0.5
+    return {
+        "diagonal": sgp.DiagonalPrior(np.ones(6)),
+        "dense": sgp.DensePrior(C),
+        "kronecker": sgp.KroneckerPrior([C[:2, :2], C[:3, :3]]),
+        "block": sgp.BlockPrior([sgp.DiagonalPrior(np.ones(2)), sgp.DensePrior(C[:4, :4])]),
+        "householder": sgp.HouseholderPrior(np.ones(6), np.ones((1, 6))),
+    }
+
+
+@pytest.mark.float64_only
+@pytest.mark.parametrize("field", ["factor", "reference_variance", "log_constant"])
+@pytest.mark.parametrize("name", priors_of_six())
+def test_a_derivative_in_the_statistics_is_refused(name, field, rng):
+    stats, prior = PROBLEMS["tall"](rng).statistics(), priors_of_six()[name]
+
+    def value(array):
+        moved = rebuild(Compressed, {**vars(stats.compressed), field: array})
+        return sgp.log_evidence(with_compressed(stats.basis, stats.moments, moved), prior, 0.5)
+
+    array = jnp.asarray(getattr(stats.compressed, field))
+    assert jnp.isfinite(value(array))
+    for differentiate in (jax.grad(value), jax.jit(jax.grad(value)), jax.jacfwd(value)):
+        with pytest.raises(ValueError, match="statistics are constants.*stop_gradient"):
+            differentiate(array)
+    assert jnp.isfinite(jax.grad(lambda a: value(jax.lax.stop_gradient(a)) + jnp.sum(a))(array)).all()
+
+
+@pytest.mark.parametrize("site", [sgp.SparseGP, sgp.CompressedNormal])
+def test_float32_is_refused_under_jit_as_well(site):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((500, 3))
+    stats = sgp.sufficient_statistics(IdentityBasis(3), X, X @ np.ones(3) + 1e-5 * rng.standard_normal(500))
+    fine = sgp.sufficient_statistics(IdentityBasis(3), X, X @ np.ones(3) + rng.standard_normal(500))
+    one, noise = jnp.ones(3, jnp.float32), jnp.float32(1e-5)
+
+    def value(stats):
+        weights = sgp.DiagonalPrior(one) if site is sgp.SparseGP else one
+        return site(stats, weights, noise).log_prob(jnp.asarray(stats.projection, jnp.float32))
+
+    batch = sgp.stack_statistics([stats, fine])
+    for evaluate, refused in ((value, stats), (jax.jit(value), stats), (jax.vmap(value), batch)):
+        with pytest.raises(ValueError, match="float32 cannot resolve.*enable_x64"):
+            evaluate(refused)
+    assert jnp.isfinite(jax.jit(value)(fine))

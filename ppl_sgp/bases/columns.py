@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from .._internal import checks
 from .._internal.pytree import pytree_dataclass, static
 from ..kernels import Kernel
 from .basis import Basis
-from .inputs import count
 
 
 @pytree_dataclass
@@ -36,7 +36,7 @@ class SelectedColumns(Basis):
     dim: int = static()
 
     def __init__(self, basis: Basis, columns: Sequence[int], input_dim: int) -> None:
-        d = count("input_dim", input_dim, "SelectedColumns")
+        d = checks.whole_number("input_dim", input_dim, 1, "SelectedColumns")
         indices = np.asarray(columns)
         if indices.ndim != 1 or indices.dtype.kind not in "iu" or not ((indices >= 0) & (indices < d)).all():
             raise ValueError(
@@ -71,6 +71,15 @@ class SelectedColumns(Basis):
 
     def _check_domain(self, X: Any) -> None:
         self.basis._check_domain(X[:, self.columns])
+
+    @property
+    def has_float32_features(self) -> bool:
+        """Whether the basis has a way in float32."""
+        return self.basis.has_float32_features
+
+    def fill_features(self, X: np.ndarray, out: np.ndarray, single: bool = False) -> None:
+        """Features as the basis fills them itself."""
+        self.basis.fill_features(X[:, self.columns], out, single)
 
     def _name_of(self, feature: int) -> str:
         return self.basis._name_of(feature)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Any
 
+import numpy as np
+
 from .._internal.pytree import pytree_dataclass, static
 from .basis import Basis
 
@@ -34,6 +36,17 @@ class RotatedBasis(Basis):
     def input_dim(self) -> int:
         """The number of input columns d."""
         return self.basis.input_dim
+
+    @property
+    def has_float32_features(self) -> bool:
+        """Whether the basis has a way in float32."""
+        return self.basis.has_float32_features
+
+    def fill_features(self, X: np.ndarray, out: np.ndarray, single: bool = False) -> None:
+        """Features as the basis fills them itself, rotated in float64."""
+        features = np.empty((len(X), self.basis.num_features))
+        self.basis.fill_features(X, features, single)
+        np.matmul(features, np.asarray(self.rotation, dtype=np.float64), out=out)
 
     def _check_domain(self, X: Any) -> None:
         self.basis._check_domain(X)

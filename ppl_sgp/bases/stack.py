@@ -8,6 +8,7 @@ from typing import Any, overload
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from .._internal import checks
 from .._internal.pytree import pytree_dataclass
@@ -62,6 +63,18 @@ class StackedBasis(Basis):
     def _check_domain(self, X: Any) -> None:
         for basis in self.bases:
             basis._check_domain(X)
+
+    @property
+    def has_float32_features(self) -> bool:
+        """Whether one of the bases has a way in float32."""
+        return any(basis.has_float32_features for basis in self.bases)
+
+    def fill_features(self, X: np.ndarray, out: np.ndarray, single: bool = False) -> None:
+        """Features of each basis, as it fills them itself."""
+        start = 0
+        for basis in self.bases:
+            basis.fill_features(X, out[:, start : start + basis.num_features], single)
+            start += basis.num_features
 
     def _name_of(self, feature: int) -> str:
         index = 0

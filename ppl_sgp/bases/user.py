@@ -11,8 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .._internal import checks
 from .basis import Basis
-from .inputs import count
 
 
 @jax.tree_util.register_static
@@ -65,8 +65,8 @@ class CallableBasis(Basis):
                 f"{type(function).__name__}."
             )
         object.__setattr__(self, "function", function)
-        object.__setattr__(self, "size", count("num_features", num_features, "CallableBasis"))
-        object.__setattr__(self, "dim", count("input_dim", input_dim, "CallableBasis"))
+        object.__setattr__(self, "size", checks.whole_number("num_features", num_features, 1, "CallableBasis"))
+        object.__setattr__(self, "dim", checks.whole_number("input_dim", input_dim, 1, "CallableBasis"))
 
     @property
     def num_features(self) -> int:

@@ -81,6 +81,10 @@ def report(
     """
     if (X is None) != (y is None):
         raise ValueError("report: pass both `X` and `y` of the training rows, or neither.")
+    if X is None and row_weights is not None:
+        raise ValueError(
+            "report: `row_weights` are those of the training rows; pass `X` and `y` too, or leave them out."
+        )
     by_chain = {name: np.asarray(values) for name, values in mcmc.get_samples(group_by_chain=True).items()}
     extra = {name: np.asarray(values) for name, values in mcmc.get_extra_fields(group_by_chain=True).items()}
     samples = {name: values.reshape(-1, *values.shape[2:]) for name, values in by_chain.items()}

@@ -20,6 +20,7 @@ from numpyro.infer.mcmc import MCMCKernel
 
 from .._internal import checks
 from .._internal.pytree import rebuild
+from .._internal.random import host_generator, random_key
 from ..posteriors.draws import Draws, checked_samples, inspect_sites
 from ..sites.compressed_normal import CompressedNormal
 from ..sites.tracing import draw_once, is_improper, prior_draws
@@ -88,7 +89,7 @@ def simulation_based_calibration(
     latent, name = inspect_sites(model, statistics, site)
     _require_proper(model, statistics)
     _require_sampler(model, statistics, kernel)
-    key_truth, key_chains = jax.random.split(key)
+    key_truth, key_chains = jax.random.split(random_key(key, owner))
     drawn = prior_draws(generator or model, statistics, key_truth, num_simulations, observed=True)
     truths = {site: drawn[site] for site in latent}
     return simulated_ranks(model, kernel, statistics, key_chains, truths, drawn[name], name, settings, progress)
@@ -119,8 +120,8 @@ def posterior_sbc(
     settings = _settings(num_warmup, num_draws, thinning, "posterior_sbc")
     truths, name = checked_samples(model, samples, statistics, site)
     _require_sampler(model, statistics, kernel)
-    key_data, key_chains = jax.random.split(key)
-    projections, rng = [], np.random.default_rng(np.asarray(jax.random.key_data(key_data)).ravel())
+    key_data, key_chains = jax.random.split(random_key(key, "posterior_sbc"))
+    projections, rng = [], host_generator(key_data, "posterior_sbc")
     for batch in Draws(model, samples, statistics, site, 2e8):
         key_data, key_batch = jax.random.split(key_data)
         weights = batch.weights(rng.standard_normal(batch.loc.shape))

@@ -13,6 +13,7 @@ from scipy.special import log_softmax
 from tqdm.auto import tqdm
 
 from .._internal import checks
+from .._internal.random import random_key
 from ..bases.basis import Basis
 from .classifier import DiscreteClassifier, binary_labels
 from .logistic_bounds import BOUNDS, LogitObjective, QuadraticObjective, negative_divergence
@@ -120,7 +121,7 @@ def _by_minibatches(
     progress: bool,
 ) -> DiscreteClassifier:
     """Adam on free logits, from the prior; each bound with steps of its own, from large to small."""
-    if isinstance(batch_size, bool) or not isinstance(batch_size, int) or not 1 <= batch_size <= len(X):
+    if checks.whole_number("batch_size", batch_size, 1, "direct.fit_logistic") > len(X):
         raise ValueError(
             f"direct.fit_logistic: `batch_size` must be an integer from 1 to {len(X)}, the number of rows, or None; "
             f"got {batch_size!r}."
@@ -130,7 +131,11 @@ def _by_minibatches(
     length = num_steps if bound == "jaakkola" else -(-num_steps // 2)
     optimiser = Adam(lambda step: FIRST_STEP * (LAST_STEP / FIRST_STEP) ** (step % length / length))
     update, state = jax.jit(optimiser.update), optimiser.init(jnp.asarray(prior.log_probs[0].ravel()))
-    trace, reason, batches = [], "the given number of steps was made", random_batches(key, len(X), batch_size)
+    trace, reason, batches = (
+        [],
+        "the given number of steps was made",
+        random_batches(random_key(key, "direct.fit_logistic"), len(X), batch_size),
+    )
     with tqdm(total=num_steps, disable=not progress, desc="ELBO (estimates)", unit="it") as bar:
         try:
             for step, rows in zip(range(num_steps), batches, strict=False):

@@ -17,6 +17,7 @@ from numpyro.infer.util import log_density
 from scipy.optimize import minimize
 
 from .._internal import checks
+from .._internal.random import random_key
 from ..evidence import log_evidence
 from ..posteriors.draws import compressed_sites
 from ..sites.tracing import draw_once, is_improper
@@ -87,6 +88,9 @@ def fit_evidence(
         >>> fit.converged, sorted(fit.values), bool(0.05 < fit.values["noise_scale"] < 0.1)
         (True, ['amplitude', 'lengthscale', 'noise_scale'], True)
     """
+    checks.whole_number("num_starts", num_starts, 1, "fit_evidence")
+    checks.whole_number("max_iterations", max_iterations, 1, "fit_evidence")
+    key = None if key is None else random_key(key, "fit_evidence")
     sites = _latent_sites(model, statistics)
     starts = [_start(sites, None)]
     if key is not None:

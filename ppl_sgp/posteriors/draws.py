@@ -6,7 +6,7 @@ weights that the model implies for the data.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -206,6 +206,11 @@ def checked_samples(
     model: Callable[..., Any], samples: dict[str, Any], statistics: SufficientStatistics, site: str | None
 ) -> tuple[dict[str, np.ndarray], str]:
     """Draws of the model's latent sites alone, and the name of its observed site."""
+    if not isinstance(samples, Mapping):
+        raise ValueError(
+            f"`samples` must be a dictionary of draws by site name; got {type(samples).__name__}. Pass "
+            "`mcmc.get_samples()`."
+        )
     latent, name = inspect_sites(model, statistics, site)
     missing = [key for key in latent if key not in samples]
     if missing:

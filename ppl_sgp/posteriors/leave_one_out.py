@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtr
 
+from .._internal import checks
 from ..statistics.rows import validated
 from ..statistics.statistics import SufficientStatistics
 from .arviz_compat import smoothed_log_weights
@@ -96,6 +97,7 @@ def _left_out(
     """Functions of each row's residual and variance given the other rows, (draws, q, n) each."""
     X, y, row_weights = validated(statistics.basis, X, y, row_weights)
     _require_same_rows(statistics, y, row_weights)
+    max_memory = checks.memory_cap(max_memory, "leave_one_out")
     draws = Draws(model, samples, statistics, site, max_memory)
     needed = 8 * draws.num_draws * y.size * len(functions)
     if needed > max_memory:

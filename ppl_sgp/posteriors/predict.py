@@ -58,12 +58,15 @@ def predict(
         >>> bool(abs(prediction.mean[0] - np.sin(3.0)) < 0.02), bool(prediction.variance[0] < 1e-3)
         (True, True)
     """
+    max_memory = checks.memory_cap(max_memory, "predict")
     draws = Draws(model, samples, statistics, site, max_memory)
     one_output = np.ndim(statistics.moments.sum_squares) == 0
     if parts is None:
         return from_draws(draws, X_new, row_weights, one_output, augment, max_memory)
     if augment is not None:
         raise ValueError("predict: the feature that `augment` adds belongs to no part; pass `augment` or `parts`.")
+    if row_weights is not None:
+        raise ValueError("predict: `row_weights` are of noise, and a prediction of `parts` has none; leave them out.")
     X_new, omega = prediction_inputs(X_new, row_weights, draws.basis.input_dim)
     kept = chosen_parts(statistics.basis, parts)
     return PartialPrediction(draws, X_new, omega, one_output, max_memory, kept=kept)
@@ -78,6 +81,7 @@ def from_draws(
     max_memory: float,
 ) -> Prediction:
     """The prediction that posteriors of the weights make."""
+    max_memory = checks.memory_cap(max_memory, "predict")
     X_new, omega = prediction_inputs(X_new, row_weights, draws.basis.input_dim)
     if augment is None:
         return Prediction(draws, X_new, omega, one_output, max_memory)

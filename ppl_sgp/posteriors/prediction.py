@@ -11,6 +11,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from .._internal import checks
+from .._internal.random import random_key
 from .draws import Draws, KnownDraws
 
 
@@ -128,7 +129,8 @@ class Prediction:
         :param noise: add observation noise, for draws of y; without it, draws of f.
         :return: shape (num_samples, n_new), or (num_samples, n_new, q).
         """
-        key_order, key_draws = jax.random.split(key)
+        checks.whole_number("num_samples", num_samples, 1, "sample")
+        key_order, key_draws = jax.random.split(random_key(key, "sample"))
         repeats = -(-num_samples // self._draws.num_draws)
         order = np.asarray(jax.random.permutation(key_order, self._draws.num_draws))
         return self.sample_draws(key_draws, np.tile(order, repeats)[:num_samples], noise)

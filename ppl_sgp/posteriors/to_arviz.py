@@ -8,6 +8,8 @@ import jax
 import numpy as np
 import xarray as xr
 
+from .._internal import checks
+from .._internal.random import random_key
 from ..statistics.statistics import SufficientStatistics
 from .arviz_compat import attach, from_mcmc
 from .leave_one_out import leave_one_out
@@ -72,6 +74,11 @@ def to_arviz(
     """
     if (X is None) != (y is None):
         raise ValueError("to_arviz: pass both `X` and `y` of the training rows, or neither.")
+    if X is None and row_weights is not None:
+        raise ValueError(
+            "to_arviz: `row_weights` are those of the training rows; pass `X` and `y` too, or leave them out."
+        )
+    max_memory = checks.memory_cap(max_memory, "to_arviz")
     features = dict(statistics.basis.feature_coords)
     names = {"feature": features.pop("feature")} if features else {}
     coords = {**names, **_default_coords(X, X_new), **(coords or {})}
@@ -79,7 +86,7 @@ def to_arviz(
     chains = mcmc.num_chains
     samples = {name: np.asarray(value) for name, value in mcmc.get_samples().items()}
     run = _Run(mcmc.sampler.model, samples, statistics, chains, site, max_memory)
-    keys = jax.random.split(_key_of(mcmc) if key is None else key, 2)
+    keys = jax.random.split(_key_of(mcmc) if key is None else random_key(key, "to_arviz"), 2)
     datasets: dict[str, xr.Dataset] = {}
     if X is not None:
         _require_memory("posterior_predictive", run, np.size(y), max_memory)

@@ -132,6 +132,7 @@ def fit_relevance_vectors(
         )
     if method not in METHODS:
         raise ValueError(f"fit_relevance_vectors: `method` must be one of {sorted(METHODS)}; got {method!r}.")
+    checks.whole_number("max_iterations", max_iterations, 1, "fit_relevance_vectors")
     if not statistics.moments.sum_squares > 0:
         raise ValueError("fit_relevance_vectors: y is identically zero: there is nothing to explain, noise included.")
     problem = Problem.of(statistics)

@@ -21,6 +21,8 @@ from .._internal import checks
 SAME = 1e-6
 #: Half the width of the default grid, in standard deviations of the continuous prior (Evans 2022, section 7.5.3).
 DEFAULT_WIDTH = 3.0
+#: The number of its levels.
+DEFAULT_LEVELS = 15
 
 
 class _Levels(constraints.Constraint):
@@ -50,7 +52,7 @@ class DiscreteRelaxation(dist.Distribution):
 
     :param base_distribution: a continuous univariate NumPyro distribution; its batch shape is kept.
     :param num_levels: number m̄ of evenly spaced levels, from three standard deviations below the mean to three above;
-        an odd number has a level at the mean. Not used if ``support`` is given.
+        an odd number has a level at the mean. Default 15. Not together with ``support``.
     :param support: the levels, ascending, shape (m̄,) or batch + (m̄,): any, such as 0 and powers of two.
     :raises ValueError: for a distribution that is not continuous and univariate, fewer than two levels, levels that
         are not ascending or outside the support of the distribution, or a default grid without finite moments.
@@ -72,7 +74,7 @@ class DiscreteRelaxation(dist.Distribution):
     def __init__(
         self,
         base_distribution: dist.Distribution,
-        num_levels: int = 15,
+        num_levels: int | None = None,
         support: Any = None,
         *,
         validate_args: bool | None = None,
@@ -206,13 +208,18 @@ class _DiscreteWeights(Independent):
         )
 
 
-def _levels_of(base: Any, num_levels: int, support: Any) -> jax.Array:
+def _levels_of(base: Any, num_levels: int | None, support: Any) -> jax.Array:
     if not isinstance(base, dist.Distribution) or base.event_shape or base.is_discrete:
         raise ValueError(
             "DiscreteRelaxation: `base_distribution` must be a continuous univariate NumPyro distribution, such as "
             f"dist.Normal(0.0, 1.0); got {type(base).__name__}."
         )
+    if support is not None and num_levels is not None:
+        raise ValueError(
+            "DiscreteRelaxation: `num_levels` is of the default levels, and `support` gives others; pass one of them."
+        )
     if support is None:
+        num_levels = DEFAULT_LEVELS if num_levels is None else num_levels
         checks.whole_number("num_levels", num_levels, 2, "DiscreteRelaxation")
         mean, scale = jnp.asarray(base.mean), jnp.sqrt(jnp.asarray(base.variance))
         if checks.is_concrete(mean, scale) and not (np.isfinite(mean).all() and np.isfinite(scale).all()):

@@ -114,8 +114,8 @@ def test_other_shapes_are_refused(function, message):
     ("arguments", "message"),
     [
         ((np.ones(3), 3, 2), "`function` must be callable.*got ndarray"),
-        ((waves, 0, 2), "`num_features` must be an integer of at least 1; got 0"),
-        ((waves, 3, 1.5), "`input_dim` must be an integer of at least 1; got 1.5"),
+        ((waves, 0, 2), "`num_features` must be an integer of 1 or more; got 0"),
+        ((waves, 3, 1.5), "`input_dim` must be an integer of 1 or more; got 1.5"),
     ],
 )
 def test_bad_requests_are_refused(arguments, message):

@@ -169,7 +169,12 @@ def test_a_boolean_output_is_refused_as_of_arrays(dtype, frame):
 
 
 def test_numbers_of_other_types(frame):
-    table = pa.table({"a": pa.array([decimal.Decimal("1.00"), None, decimal.Decimal("2.50")]), "y": pa.array([1, 2, None], pa.int16())})
+    table = pa.table(
+        {
+            "a": pa.array([decimal.Decimal("1.00"), None, decimal.Decimal("2.50")]),
+            "y": pa.array([1, 2, None], pa.int16()),
+        }
+    )
     rows = sgp.table_chunks(table, ["a"], "y", missing="drop")
     ((X, y),) = rows
     assert (X.tolist(), y.tolist(), rows.num_dropped) == ([[1.0]], [1.0], 2)

@@ -11,10 +11,10 @@ import numpy as np
 
 def random_key(key: Any, owner: str) -> jax.Array:
     """One key of JAX, typed or as two words; anything else, such as an integer, is refused."""
-    typed = isinstance(key, jax.Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key)
-    words = hasattr(key, "dtype") and key.dtype == np.uint32 and np.ndim(key) == 1
-    if (typed and key.ndim == 0) or words:
-        return key
+    if isinstance(key, jax.Array):
+        typed = jnp.issubdtype(key.dtype, jax.dtypes.prng_key)
+        if (typed and key.ndim == 0) or (key.dtype == jnp.uint32 and key.ndim == 1):
+            return key
     shown = f"an array of {key.dtype} and shape {key.shape}" if isinstance(key, jax.Array) else repr(key)
     seed = key if isinstance(key, int) and not isinstance(key, bool) else 0
     raise ValueError(f"{owner}: `key` must be a random key of JAX, such as `jax.random.key({seed})`; got {shown}.")

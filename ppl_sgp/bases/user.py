@@ -26,8 +26,8 @@ class CallableBasis(Basis):
     may be computed from the inputs it is called with.
 
     Priors are ``DiagonalPrior(scale)`` or any other over m weights. Statistics of such a basis cannot be saved,
-    since a function cannot; for that derive a class from :class:`~ppl_sgp.Basis`. Two of them are the same basis
-    if they hold the same function object.
+    since a function cannot; for that derive a class from :class:`~ppl_sgp.Basis`, decorated with ``pytree_dataclass``,
+    that holds the numbers of the function. Two of them are the same basis if they hold the same function object.
 
     NumPyro's Hilbert-space approximations, for one, become weights that are marginalised instead of sampled::
 

@@ -39,7 +39,7 @@ def fit_logistic(
     batch_size: int | None = None,
     key: jax.Array | None = None,
     max_iterations: int = 5000,
-    tolerance: float = 1e-5,
+    tolerance: float | None = None,
     progress: bool = False,
 ) -> DiscreteClassifier:
     """Approximate the posterior of discrete weights in ``p(label = 1 | x) = 1 / (1 + exp(−φ(x)ᵀw))``.
@@ -70,7 +70,8 @@ def fit_logistic(
     :param batch_size: rows of a minibatch, from 1 to n; ``None`` takes all rows at once.
     :param key: a JAX random key, for minibatches only.
     :param max_iterations: of L-BFGS for each of the bounds it runs on; with minibatches the number of steps.
-    :param tolerance: stop when ten iterations gain less than this many nats; not used with minibatches.
+    :param tolerance: stop when ten iterations gain less than this many nats, default 1e-5; not with minibatches,
+        which make all their steps.
     :param progress: show a progress bar with the bound. Interrupting returns what was reached.
     :raises ValueError: for inputs not finite or of other shapes, labels other than 0 and 1, a mixture prior, or
         a bound that overflows.
@@ -90,12 +91,17 @@ def fit_logistic(
     """
     X, signs, levels = _checked(basis, X, labels, prior, bound, max_iterations)
     if batch_size is not None:
+        if tolerance is not None:
+            raise ValueError(
+                "direct.fit_logistic: `tolerance` does not go with `batch_size`: minibatches make `max_iterations` "
+                "steps. Leave it out."
+            )
         return _by_minibatches(basis, X, signs, levels, bound, batch_size, key, max_iterations, progress)
     if key is not None:
         raise ValueError("direct.fit_logistic: `key` is for minibatches; pass `batch_size` too, or leave it out.")
     signed = _signed_features(basis, X, signs, levels)
     with tqdm(total=None, disable=not progress, desc="ELBO", unit="it") as bar:
-        run = Run(max_iterations, tolerance, bar)
+        run = Run(max_iterations, 1e-5 if tolerance is None else tolerance, bar)
         quadratic = QuadraticObjective(signed, levels)
         log_probs, trace = quadratic.distribution(run.settle(quadratic, quadratic.start())), run.trace
         if bound != "jaakkola":

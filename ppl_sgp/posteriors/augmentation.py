@@ -77,7 +77,7 @@ class NewCentres:
     """
 
     def __init__(self, augmentation: Augmentation, draws: Draws | KnownDraws, max_memory: float) -> None:
-        X, y, omega = validated(draws.basis, augmentation.X, augmentation.y, augmentation.row_weights)
+        X, y, omega = validated(draws.basis, augmentation.X, augmentation.y, augmentation.row_weights, "Augmentation")
         y = y[:, None] if y.ndim == 1 else y
         if y.shape[1] != draws.num_outputs:
             raise ValueError(f"Augmentation: `y` must have {draws.num_outputs} output(s); got {y.shape[1]}.")

@@ -95,7 +95,7 @@ def _left_out(
     max_memory: float,
 ) -> list[np.ndarray]:
     """Functions of each row's residual and variance given the other rows, (draws, q, n) each."""
-    X, y, row_weights = validated(statistics.basis, X, y, row_weights)
+    X, y, row_weights = validated(statistics.basis, X, y, row_weights, "leave_one_out")
     _require_same_rows(statistics, y, row_weights)
     max_memory = checks.memory_cap(max_memory, "leave_one_out")
     draws = Draws(model, samples, statistics, site, max_memory)

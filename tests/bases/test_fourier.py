@@ -148,7 +148,7 @@ def test_equal_keys_give_equal_bases_in_any_precision():
 
 BAD = {
     "odd": (dict(num_features=7), "`num_features` must be an even number.*got 7"),
-    "zero": (dict(num_features=0), "`num_features` must be an even number of at least 2.*got 0"),
+    "zero": (dict(num_features=0), "`num_features` must be an integer of 2 or more; got 0"),
     "negative": (dict(num_features=-2), "`num_features` must be .*got -2"),
     "fraction": (dict(num_features=6.5), "`num_features` must be .*got 6.5"),
     "float": (dict(num_features=6.0), "`num_features` must be .*integer|`num_features` must be an even number"),

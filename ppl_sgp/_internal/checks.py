@@ -84,7 +84,7 @@ def real_numbers(name: str, values: Any, owner: str) -> Any:
     if array.dtype.kind not in "biuf" and not jnp.issubdtype(array.dtype, jnp.floating):
         raise ValueError(
             f"{owner}: `{name}` must be real numbers; got dtype {array.dtype}. "
-            "Encode categories and convert missing values first."
+            "Encode categories and dates as numbers, and convert missing values first."
         )
     return array
 

@@ -90,7 +90,9 @@ def test_is_static_and_compares_by_its_function():
 def test_saving_is_refused_with_the_remedy(tmp_path):
     basis = sgp.CallableBasis(waves, 3, 2)
     for part in (basis, sgp.stack(basis, basis)):
-        with pytest.raises(ValueError, match=r"is a CallableBasis, which cannot be saved without pickle.*Derive it"):
+        with pytest.raises(
+            ValueError, match=r"is a CallableBasis, which cannot be saved without pickle.*@sgp.pytree_dataclass"
+        ):
             sgp.sufficient_statistics(part, X, X[:, 0]).save(tmp_path / "stats")
     assert list(tmp_path.iterdir()) == []
 

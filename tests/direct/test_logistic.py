@@ -364,7 +364,7 @@ WIDE = sgp.DiscreteRelaxation(dist.Normal(0.0, 1.0), support=[-1.0, 1.0])
         ({"key": jax.random.key(0)}, "pass `batch_size` too"),
         ({"batch_size": 4, "key": jax.random.key(0), "tolerance": 1e-3}, "`tolerance` does not go with `batch_size`"),
         ({"batch_size": 9, "key": jax.random.key(0)}, "an integer from 1 to 8.*got 9"),
-        ({"batch_size": True, "key": jax.random.key(0)}, "an integer from 1 to 8.*got True"),
+        ({"batch_size": True, "key": jax.random.key(0)}, "an integer of 1 or more; got True"),
         ({"max_iterations": 0}, "`max_iterations` must be an integer of 1 or more; got 0"),
         ({"max_iterations": 10.5}, "`max_iterations` must be an integer of 1 or more; got 10.5"),
     ],

@@ -14,6 +14,8 @@ import numpy as np
 
 #: Rows looked at together: what is looked at takes no memory of the size of the data.
 BLOCK = 2**16
+#: Bytes that no machine has.
+NO_CAP = 2.0**60
 
 
 def is_concrete(*values: Any) -> bool:
@@ -29,7 +31,7 @@ def positive(name: str, value: Any, owner: str) -> None:
         array = np.asarray(value)
     except ValueError:  # a ragged list
         array = np.asarray(None)
-    if array.dtype.kind not in "biuf":
+    if array.dtype.kind not in "iuf" and not jnp.issubdtype(array.dtype, jnp.floating):
         raise ValueError(
             f"{owner}: `{name}` must be a positive number or array of numbers; got {type(value).__name__}."
         )
@@ -38,10 +40,19 @@ def positive(name: str, value: Any, owner: str) -> None:
         raise ValueError(f"{owner}: `{name}` must be positive and finite; got {shown}.")
 
 
-def whole_number(name: str, value: Any, least: int, owner: str) -> None:
-    """Refuse what is not an integer (a Boolean is none) of at least ``least``."""
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+def whole_number(name: str, value: Any, least: int, owner: str) -> int:
+    """``value`` as an integer of at least ``least``; a Boolean is none, nor is a float such as 2.0."""
+    if isinstance(value, (bool, np.timedelta64)) or not isinstance(value, (int, np.integer)) or value < least:
         raise ValueError(f"{owner}: `{name}` must be an integer of {least} or more; got {value!r}.")
+    return int(value)
+
+
+def memory_cap(max_memory: Any, owner: str) -> float:
+    """A number of bytes, positive; infinity means no cap, and becomes a number that can be divided."""
+    known = isinstance(max_memory, (int, float, np.integer, np.floating)) and not isinstance(max_memory, bool)
+    if not known or not max_memory > 0:
+        raise ValueError(f"{owner}: `max_memory` must be a positive number of bytes, such as 2e9; got {max_memory!r}.")
+    return min(float(max_memory), NO_CAP)
 
 
 def probabilities(name: str, value: Any, owner: str) -> np.ndarray:
@@ -74,7 +85,7 @@ def real_numbers(name: str, values: Any, owner: str) -> Any:
     if array.dtype.kind not in "biuf" and not jnp.issubdtype(array.dtype, jnp.floating):
         raise ValueError(
             f"{owner}: `{name}` must be real numbers; got dtype {array.dtype}. "
-            "Encode categories and convert missing values first."
+            "Encode categories and dates as numbers, and convert missing values first."
         )
     return array
 

@@ -155,10 +155,15 @@ class Basis(abc.ABC):
             self.require_finite(np.asarray(Phi), np.asarray(X))
         return Phi
 
+    @property
+    def has_float32_features(self) -> bool:
+        """Whether :meth:`fill_features` has a way in float32, which is faster."""
+        return False
+
     def fill_features(self, X: np.ndarray, out: np.ndarray, single: bool = False) -> None:
         """Write features of valid inputs into memory that is there, float64, shape (n, m), finite or not.
 
-        :param single: evaluate them in float32, where that is faster.
+        :param single: evaluate them in float32, if :attr:`has_float32_features`.
         """
         self.check_domain(X)
         out[...] = self.features(X, np)

@@ -17,10 +17,11 @@ from scipy.cluster.vq import kmeans2
 
 from .._internal import checks
 from .._internal.pytree import pytree_dataclass, static
+from .._internal.random import random_key
 from ..kernels import Kernel
 from .basis import Basis
 from .frozen_kernel import evaluate, share_far
-from .inputs import count, point_set
+from .inputs import point_set
 
 
 @pytree_dataclass
@@ -85,11 +86,12 @@ class CentredBasis(Basis):
             >>> sgp.CentredBasis.from_data(jax.random.key(0), X, 10, sgp.Matern52(0.2)).num_features
             11
         """
-        k = count("num_centres", num_centres, "CentredBasis.from_data")
+        k = checks.whole_number("num_centres", num_centres, 1, "CentredBasis.from_data")
         X = point_set("X", X, "CentredBasis.from_data")
         distinct = np.unique(X, axis=0)
         if len(distinct) <= k:
             return cls(distinct, kernel, bias)
+        key = random_key(key, "CentredBasis.from_data")
         seed = int(jax.random.randint(key, (), 0, np.iinfo(np.int32).max))
         spread = np.where(X.std(axis=0) > 0, X.std(axis=0), 1.0)
         scaled = X / spread

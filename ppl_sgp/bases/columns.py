@@ -9,11 +9,11 @@ from typing import Any
 import jax
 import numpy as np
 
+from .._internal import checks
 from .._internal.pytree import pytree_dataclass, static
 from ..kernels import Kernel
 from ..priors import WeightPrior
 from .basis import Basis
-from .inputs import count
 
 
 @pytree_dataclass
@@ -38,7 +38,7 @@ class SelectedColumns(Basis):
     dim: int = static()
 
     def __init__(self, basis: Basis, columns: Sequence[int], input_dim: int) -> None:
-        d = count("input_dim", input_dim, "SelectedColumns")
+        d = checks.whole_number("input_dim", input_dim, 1, "SelectedColumns")
         indices = np.asarray(columns)
         if indices.ndim != 1 or indices.dtype.kind not in "iu" or not ((indices >= 0) & (indices < d)).all():
             raise ValueError(
@@ -80,6 +80,15 @@ class SelectedColumns(Basis):
     def approximates_kernel(self) -> bool:
         """Whether the features of the basis stand for a kernel."""
         return self.basis.approximates_kernel
+
+    @property
+    def has_float32_features(self) -> bool:
+        """Whether the basis has a way in float32."""
+        return self.basis.has_float32_features
+
+    def fill_features(self, X: np.ndarray, out: np.ndarray, single: bool = False) -> None:
+        """Features as the basis fills them itself."""
+        self.basis.fill_features(X[:, self.columns], out, single)
 
     def effective_share(self, log_variance: jax.Array) -> jax.Array:
         """That of the basis: a scalar."""

@@ -22,6 +22,7 @@ from scipy.special import ndtri
 
 from .._internal import checks
 from .._internal.pytree import pytree_dataclass
+from .._internal.random import host_generator
 from ..kernels import Kernel, SquaredExponential
 from ..kernels.hyperprior_scales import lengthscale_prior
 from ..kernels.spectra import with_spectrum
@@ -107,7 +108,7 @@ class FourierBasis(Basis):
         """
         kernels = (kernel_or_kernels,) if isinstance(kernel_or_kernels, Kernel) else tuple(kernel_or_kernels)
         _check_request(kernels, num_features, input_dim, method)
-        rng = np.random.default_rng(np.asarray(_key_data(key)).ravel())
+        rng = host_generator(key, "FourierBasis")
         components = [
             (share / len(kernels), part)
             for kernel in kernels
@@ -166,7 +167,8 @@ class FourierBasis(Basis):
         """
         X = checks.finite_inputs(X, None, "FourierBasis.from_data")
         input_dim = X.shape[1]
-        rng = np.random.default_rng([int(word) for word in np.asarray(_key_data(key)).ravel()] + [1])
+        rng = host_generator(key, "FourierBasis.from_data", 1)
+        checks.whole_number("num_kernels", num_kernels, 1, "FourierBasis.from_data")
         strata = np.stack([rng.permutation(num_kernels) for _ in range(input_dim)], axis=1)
         z = ndtri((strata + rng.random(strata.shape)) / num_kernels)
         scale = np.where(np.ptp(X, axis=0) > 0, X.std(axis=0), 0.0)  # a constant column has a rounded spread
@@ -185,6 +187,11 @@ class FourierBasis(Basis):
         turns = (X - jnp.asarray(self.centre, X.dtype)[None, :]) @ jnp.asarray(self.frequencies, X.dtype).T
         phase = 2 * math.pi * (turns - jnp.round(turns))
         return jnp.concatenate([jnp.cos(phase), jnp.sin(phase)], axis=-1)
+
+    @property
+    def has_float32_features(self) -> bool:
+        """True: cosines and sines of phases within one turn."""
+        return True
 
     def fill_features(self, X: np.ndarray, out: np.ndarray, single: bool = False) -> None:
         """Features in memory that is there, a block of rows at a time, so that what is in work stays in the cache.
@@ -247,15 +254,6 @@ def _shares(kernel: Any) -> list[tuple[float, Any]]:
     return [(variance / total, part) for variance, part in parts]
 
 
-def _key_data(key: Any) -> Any:
-    """The raw words of a typed or legacy key."""
-    if isinstance(key, jax.Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
-        return jax.random.key_data(key)
-    if isinstance(key, jax.Array) and key.dtype == jnp.uint32:
-        return key
-    raise ValueError(f"`key` must be a JAX random key such as jax.random.key(0); got {type(key).__name__}.")
-
-
 def _checked_centre(centre: Any, input_dim: int) -> np.ndarray:
     centre = np.asarray(checks.real_numbers("centre", centre, "FourierBasis"), dtype=np.float64)
     if centre.shape != (input_dim,):
@@ -269,12 +267,11 @@ def _check_request(kernels: tuple[Any, ...], num_features: int, input_dim: int, 
     if not kernels or not all(isinstance(kernel, Kernel) for kernel in kernels):
         names = ", ".join(type(kernel).__name__ for kernel in kernels) or "nothing"
         raise ValueError(f"`kernel_or_kernels` must be one kernel or a non-empty sequence of kernels; got {names}.")
-    if not isinstance(num_features, int | np.integer) or num_features < 2 or num_features % 2:
+    if checks.whole_number("num_features", num_features, 2, "FourierBasis") % 2:
         raise ValueError(
             f"`num_features` must be an even number of at least 2 (a cosine and a sine for each spectral point); "
             f"got {num_features}."
         )
-    if not isinstance(input_dim, int | np.integer) or input_dim < 1:
-        raise ValueError(f"`input_dim` must be at least 1; got {input_dim}.")
+    checks.whole_number("input_dim", input_dim, 1, "FourierBasis")
     if method not in METHODS:
         raise ValueError(f"`method` must be one of {', '.join(map(repr, METHODS))}; got {method!r}.")

@@ -18,7 +18,6 @@ from .._internal import checks
 from .._internal.pytree import pytree_dataclass, static
 from ..kernels import Kernel
 from .frozen_kernel import FrozenKernelBasis, eigenpairs, evaluate, freeze, whitening
-from .inputs import count
 from .separable import one_dimensional, share_outside
 
 #: A grid that keeps less than this share of the prior variance is announced.
@@ -112,7 +111,9 @@ class GridEigenBasis(FrozenKernelBasis):
             eigenvalues[i, : len(values)], eigenvectors[i, :size, : len(values)] = values, vectors
             log_factors.append(np.log(values))
         _warn_coarse(owner, (kernels, points, eigenvalues, eigenvectors), _probes(X_or_bounds, points, sizes))
-        log_eigenvalues, indices = largest_products(log_factors, count("num_features", num_features, owner))
+        log_eigenvalues, indices = largest_products(
+            log_factors, checks.whole_number("num_features", num_features, 1, owner)
+        )
         return cls(kernels, points, eigenvalues, eigenvectors, indices, log_eigenvalues, hyperparameters)
 
     def check_domain(self, X: Any) -> None:
@@ -228,6 +229,6 @@ def _checked_sizes(points_per_dim: Any, d: int, owner: str) -> np.ndarray:
     sizes = np.asarray(points_per_dim)
     if sizes.shape not in ((), (d,)) or sizes.dtype.kind not in "iu" or sizes.min() < 1:
         raise ValueError(
-            f"{owner}: `points_per_dim` must be an integer of at least 1, or {d} of them; got {points_per_dim}."
+            f"{owner}: `points_per_dim` must be an integer of 1 or more, or {d} of them; got {points_per_dim}."
         )
     return np.broadcast_to(sizes, (d,))

@@ -54,13 +54,6 @@ def one_per_input(name: str, value: Any, input_dim: int | None, owner: str) -> n
     return array
 
 
-def count(name: str, value: Any, owner: str) -> int:
-    """``value`` as an integer of at least 1."""
-    if not isinstance(value, int | np.integer) or value < 1:
-        raise ValueError(f"{owner}: `{name}` must be an integer of at least 1; got {value!r}.")
-    return int(value)
-
-
 def checked_kernel(kernel: Any, family: type[K], owner: str, remedy: str) -> K:
     """The kernel, which must be of the family that a basis has a prior for."""
     if not isinstance(kernel, family):

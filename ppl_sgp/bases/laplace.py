@@ -25,7 +25,7 @@ from ..kernels import Kernel, Matern32, Matern52, SquaredExponential
 from ..kernels.spectra import with_spectrum
 from ..priors import DiagonalPrior
 from .basis import Basis
-from .inputs import bounding_box, checked_kernel, count, one_per_input
+from .inputs import bounding_box, checked_kernel, one_per_input
 from .separable import share_outside
 
 #: Functions per boundary factor and relative lengthscale; boundary factor per relative lengthscale [2].
@@ -76,7 +76,7 @@ class LaplaceBasis(Basis):
                 f"{owner}: `num_functions` must be one integer, or one for each of the {len(centre)} inputs of "
                 f"`centre`; got {len(numbers)}."
             )
-        numbers = [count("num_functions", number, owner) for number in numbers]
+        numbers = [checks.whole_number("num_functions", number, 1, owner) for number in numbers]
         frequencies = tuple(np.arange(1.0, m + 1) / (4 * L) for m, L in zip(numbers, boundary, strict=True))
         object.__setattr__(self, "frequencies", frequencies)
         object.__setattr__(self, "centre", centre)

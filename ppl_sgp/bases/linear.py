@@ -14,7 +14,7 @@ from .._internal.pytree import pytree_dataclass, static
 from ..kernels import Kernel, Linear, Polynomial
 from ..priors import DiagonalPrior
 from .basis import Basis
-from .inputs import checked_kernel, count
+from .inputs import checked_kernel
 
 
 @pytree_dataclass
@@ -43,7 +43,7 @@ class LinearBasis(Basis):
     bias: bool = static(default=True)
 
     def __init__(self, input_dim: int, bias: bool = True) -> None:
-        object.__setattr__(self, "dim", count("input_dim", input_dim, "LinearBasis"))
+        object.__setattr__(self, "dim", checks.whole_number("input_dim", input_dim, 1, "LinearBasis"))
         object.__setattr__(self, "bias", bool(bias))
 
     @property

@@ -20,7 +20,7 @@ from .._internal.pytree import pytree_dataclass, static
 from ..kernels import Kernel, Periodic
 from ..priors import DiagonalPrior
 from .basis import Basis
-from .inputs import checked_kernel, count
+from .inputs import checked_kernel
 
 
 @pytree_dataclass
@@ -55,7 +55,7 @@ class PeriodicBasis(Basis):
             )
         checks.positive("period", self.period, owner)
         object.__setattr__(self, "period", float(self.period))
-        object.__setattr__(self, "num_harmonics", count("num_harmonics", self.num_harmonics, owner))
+        object.__setattr__(self, "num_harmonics", checks.whole_number("num_harmonics", self.num_harmonics, 1, owner))
 
     @property
     def num_features(self) -> int:

@@ -16,7 +16,7 @@ from .._internal.pytree import pytree_dataclass, static
 from ..kernels import Kernel, Polynomial
 from ..priors import DiagonalPrior
 from .basis import Basis
-from .inputs import bounding_box, checked_kernel, count, one_per_input
+from .inputs import bounding_box, checked_kernel, one_per_input
 from .linear import log_input_scales
 
 
@@ -53,8 +53,8 @@ class PolynomialBasis(Basis):
         self, input_dim: int, degree: int, interactions: bool = True, *, centre: Any = None, scale: Any = None
     ) -> None:
         owner = "PolynomialBasis"
-        object.__setattr__(self, "dim", count("input_dim", input_dim, owner))
-        object.__setattr__(self, "degree", count("degree", degree, owner))
+        object.__setattr__(self, "dim", checks.whole_number("input_dim", input_dim, 1, owner))
+        object.__setattr__(self, "degree", checks.whole_number("degree", degree, 1, owner))
         object.__setattr__(self, "interactions", bool(interactions))
         centre = np.zeros(self.dim) if centre is None else one_per_input("centre", centre, self.dim, owner)
         scale = np.ones(self.dim) if scale is None else one_per_input("scale", scale, self.dim, owner)

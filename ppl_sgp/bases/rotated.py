@@ -48,6 +48,17 @@ class RotatedBasis(Basis):
         return self.basis.parts
 
     @property
+    def has_float32_features(self) -> bool:
+        """Whether the basis has a way in float32."""
+        return self.basis.has_float32_features
+
+    def fill_features(self, X: np.ndarray, out: np.ndarray, single: bool = False) -> None:
+        """Features as the basis fills them itself, rotated in float64."""
+        features = np.empty((len(X), self.basis.num_features))
+        self.basis.fill_features(X, features, single)
+        np.matmul(features, np.asarray(self.rotation, dtype=np.float64), out=out)
+
+    @property
     def unrotated(self) -> Basis:
         """The basis before this and any other rotation."""
         return self.basis.unrotated

@@ -102,6 +102,18 @@ class StackedBasis(Basis):
     def features(self, X: Any, xp: ModuleType) -> Any:
         return xp.concatenate([basis.features(X, xp) for basis in self.bases], axis=1)
 
+    @property
+    def has_float32_features(self) -> bool:
+        """Whether one of the bases has a way in float32."""
+        return any(basis.has_float32_features for basis in self.bases)
+
+    def fill_features(self, X: np.ndarray, out: np.ndarray, single: bool = False) -> None:
+        """Features of each basis, as it fills them itself."""
+        start = 0
+        for basis in self.bases:
+            basis.fill_features(X, out[:, start : start + basis.num_features], single)
+            start += basis.num_features
+
     def name_of(self, feature: int) -> str:
         index = 0
         while feature >= self.bases[index].num_features:

@@ -11,8 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .._internal import checks
 from .basis import Basis
-from .inputs import count
 
 
 @jax.tree_util.register_static
@@ -26,8 +26,8 @@ class CallableBasis(Basis):
     may be computed from the inputs it is called with.
 
     Priors are ``DiagonalPrior(scale)`` or any other over m weights. Statistics of such a basis cannot be saved,
-    since a function cannot; for that derive a class from :class:`~ppl_sgp.Basis`. Two of them are the same basis
-    if they hold the same function object.
+    since a function cannot; for that derive a class from :class:`~ppl_sgp.Basis`, decorated with ``pytree_dataclass``,
+    that holds the numbers of the function. Two of them are the same basis if they hold the same function object.
 
     NumPyro's Hilbert-space approximations, for one, become weights that are marginalised instead of sampled::
 
@@ -65,8 +65,8 @@ class CallableBasis(Basis):
                 f"{type(function).__name__}."
             )
         object.__setattr__(self, "function", function)
-        object.__setattr__(self, "size", count("num_features", num_features, "CallableBasis"))
-        object.__setattr__(self, "dim", count("input_dim", input_dim, "CallableBasis"))
+        object.__setattr__(self, "size", checks.whole_number("num_features", num_features, 1, "CallableBasis"))
+        object.__setattr__(self, "dim", checks.whole_number("input_dim", input_dim, 1, "CallableBasis"))
 
     @property
     def num_features(self) -> int:

@@ -21,6 +21,7 @@ from scipy.special import logsumexp
 from scipy.stats import multivariate_normal
 
 from .._internal import checks
+from .._internal.random import host_generator
 from ..posteriors.posterior import posterior
 from ..statistics.statistics import SufficientStatistics
 
@@ -89,8 +90,9 @@ def log_marginal_likelihood(
         raise ValueError("log_marginal_likelihood: the draws of a parameter do not vary. Pass draws of the posterior.")
     fitted, kept = z[: count // 2], z[count // 2 :]
     normal = multivariate_normal(fitted.mean(axis=0), np.cov(fitted.T).reshape(d, d))
-    seed = np.asarray(jax.random.key_data(key)).ravel()
-    proposed = np.reshape(normal.rvs(len(kept), random_state=np.random.default_rng(seed)), (len(kept), d))
+    proposed = np.reshape(
+        normal.rvs(len(kept), random_state=host_generator(key, "log_marginal_likelihood")), (len(kept), d)
+    )
     ratios = [
         np.asarray(log_density(jnp.asarray(rows, jnp.result_type(float))), dtype=np.float64) - normal.logpdf(rows)
         for rows in (kept, proposed)

@@ -88,6 +88,10 @@ def report(
     """
     if (X is None) != (y is None):
         raise ValueError("report: pass both `X` and `y` of the training rows, or neither.")
+    if X is None and row_weights is not None:
+        raise ValueError(
+            "report: `row_weights` are those of the training rows; pass `X` and `y` too, or leave them out."
+        )
     of_run = mcmc if isinstance(mcmc, Posterior) else posterior(mcmc.sampler.model, mcmc, statistics, site=site)
     run, statistics, looked_at = of_run.run, of_run.statistics, of_run.spaced(LOOKED_AT)
     if X_new is not None:

@@ -20,6 +20,7 @@ from numpyro.infer.mcmc import MCMCKernel
 
 from .._internal import checks
 from .._internal.pytree import rebuild
+from .._internal.random import host_generator, random_key
 from ..posteriors.posterior import posterior
 from ..sites.compressed_normal import CompressedNormal
 from ..sites.tracing import draw_once, is_improper, observed_site, prior_draws
@@ -89,7 +90,7 @@ def simulation_based_calibration(
     latent, name = observed.latent, observed.name
     _require_proper(model, statistics)
     _require_sampler(model, statistics, kernel)
-    key_truth, key_chains = jax.random.split(key)
+    key_truth, key_chains = jax.random.split(random_key(key, owner))
     drawn = prior_draws(generator or model, statistics, key_truth, num_simulations, observed=True)
     truths = {site: drawn[site] for site in latent}
     return simulated_ranks(model, kernel, statistics, key_chains, truths, drawn[name], name, settings, progress)
@@ -121,8 +122,8 @@ def posterior_sbc(
     known = posterior(model, samples, statistics, site=site, max_memory=2e8)
     truths, name = known.latent, known.site
     _require_sampler(model, statistics, kernel)
-    key_data, key_chains = jax.random.split(key)
-    projections, rng = [], np.random.default_rng(np.asarray(jax.random.key_data(key_data)).ravel())
+    key_data, key_chains = jax.random.split(random_key(key, "posterior_sbc"))
+    projections, rng = [], host_generator(key_data, "posterior_sbc")
     for batch in known.weights.batches():
         key_data, key_batch = jax.random.split(key_data)
         weights = batch.weights(rng.standard_normal(batch.loc.shape))

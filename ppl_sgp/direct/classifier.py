@@ -38,6 +38,7 @@ class DiscreteClassifier(LinearPosterior):
         :param max_memory: bytes that features may take.
         :raises ValueError: for inputs of another shape, or that are not finite.
         """
+        max_memory = checks.memory_cap(max_memory, "predict")
         X_new, _ = prediction_inputs(X_new, None, self.basis.input_dim)
         return DiscreteClassPrediction(self, X_new, max_memory)
 

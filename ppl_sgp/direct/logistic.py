@@ -13,6 +13,7 @@ from scipy.special import log_softmax
 from tqdm.auto import tqdm
 
 from .._internal import checks
+from .._internal.random import random_key
 from ..bases.basis import Basis
 from .classifier import DiscreteClassifier, binary_labels
 from .logistic_bounds import BOUNDS, LogitObjective, QuadraticObjective, negative_divergence
@@ -38,7 +39,7 @@ def fit_logistic(
     batch_size: int | None = None,
     key: jax.Array | None = None,
     max_iterations: int = 5000,
-    tolerance: float = 1e-5,
+    tolerance: float | None = None,
     progress: bool = False,
 ) -> DiscreteClassifier:
     """Approximate the posterior of discrete weights in ``p(label = 1 | x) = 1 / (1 + exp(−φ(x)ᵀw))``.
@@ -69,7 +70,8 @@ def fit_logistic(
     :param batch_size: rows of a minibatch, from 1 to n; ``None`` takes all rows at once.
     :param key: a JAX random key, for minibatches only.
     :param max_iterations: of L-BFGS for each of the bounds it runs on; with minibatches the number of steps.
-    :param tolerance: stop when ten iterations gain less than this many nats; not used with minibatches.
+    :param tolerance: stop when ten iterations gain less than this many nats, default 1e-5; not with minibatches,
+        which make all their steps.
     :param progress: show a progress bar with the bound. Interrupting returns what was reached.
     :raises ValueError: for inputs not finite or of other shapes, labels other than 0 and 1, a mixture prior, or
         a bound that overflows.
@@ -89,12 +91,17 @@ def fit_logistic(
     """
     X, signs, levels = _checked(basis, X, labels, prior, bound, max_iterations)
     if batch_size is not None:
+        if tolerance is not None:
+            raise ValueError(
+                "direct.fit_logistic: `tolerance` does not go with `batch_size`: minibatches make `max_iterations` "
+                "steps. Leave it out."
+            )
         return _by_minibatches(basis, X, signs, levels, bound, batch_size, key, max_iterations, progress)
     if key is not None:
         raise ValueError("direct.fit_logistic: `key` is for minibatches; pass `batch_size` too, or leave it out.")
     signed = _signed_features(basis, X, signs, levels)
     with tqdm(total=None, disable=not progress, desc="ELBO", unit="it") as bar:
-        run = Run(max_iterations, tolerance, bar)
+        run = Run(max_iterations, 1e-5 if tolerance is None else tolerance, bar)
         quadratic = QuadraticObjective(signed, levels)
         log_probs, trace = quadratic.distribution(run.settle(quadratic, quadratic.start())), run.trace
         if bound != "jaakkola":
@@ -119,7 +126,7 @@ def _by_minibatches(
     progress: bool,
 ) -> DiscreteClassifier:
     """Adam on free logits, from the prior; each bound with steps of its own, from large to small."""
-    if isinstance(batch_size, bool) or not isinstance(batch_size, int) or not 1 <= batch_size <= len(X):
+    if checks.whole_number("batch_size", batch_size, 1, "direct.fit_logistic") > len(X):
         raise ValueError(
             f"direct.fit_logistic: `batch_size` must be an integer from 1 to {len(X)}, the number of rows, or None; "
             f"got {batch_size!r}."
@@ -129,7 +136,11 @@ def _by_minibatches(
     length = num_steps if bound == "jaakkola" else -(-num_steps // 2)
     optimiser = Adam(lambda step: FIRST_STEP * (LAST_STEP / FIRST_STEP) ** (step % length / length))
     update, state = jax.jit(optimiser.update), optimiser.init(jnp.asarray(prior.log_probs[0].ravel()))
-    trace, reason, batches = [], "the given number of steps was made", random_batches(key, len(X), batch_size)
+    trace, reason, batches = (
+        [],
+        "the given number of steps was made",
+        random_batches(random_key(key, "direct.fit_logistic"), len(X), batch_size),
+    )
     with tqdm(total=num_steps, disable=not progress, desc="ELBO (estimates)", unit="it") as bar:
         try:
             for step, rows in zip(range(num_steps), batches, strict=False):

@@ -9,6 +9,7 @@ import numpy as np
 from tqdm.auto import tqdm
 
 from .._internal import checks
+from .._internal.random import random_key
 from ..bases.polynomial import PolynomialBasis
 from ..statistics.from_data import sufficient_statistics
 from ..statistics.statistics import SufficientStatistics
@@ -93,7 +94,7 @@ def fit_network(
     if len(problem.prior.log_weights) > 1:
         raise ValueError("fit_network: `prior` must be one sgp.DiscreteRelaxation or a list of them, not a mixture.")
     objective = NetworkObjective(problem, polynomial, polynomial.positions(basis.powers))
-    key = jax.random.key(0) if key is None else key
+    key = jax.random.key(0) if key is None else random_key(key, "fit_network")
     noise = np.asarray(jax.random.normal(key, (num_starts, *problem.prior.levels.shape)), dtype=np.float64)
     fits: list[tuple[Run, np.ndarray]] = []
     with tqdm(total=None, disable=not progress, desc="ELBO", unit="it") as bar:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from .._internal import checks
 from ..bases.polynomial import PolynomialBasis
 from ..posteriors.predict import prediction_inputs
 from .network_polynomial import NetworkPolynomial
@@ -61,6 +62,7 @@ class DiscreteNetwork(RegressionPosterior):
         :param max_memory: bytes that features and, for draws, units may take.
         :raises ValueError: for inputs of another shape or not finite.
         """
+        max_memory = checks.memory_cap(max_memory, "predict")
         X_new, omega = prediction_inputs(X_new, row_weights, self.basis.input_dim)
         return NetworkPrediction(self, X_new, omega, max_memory)
 

@@ -10,6 +10,7 @@ from functools import cached_property
 import jax
 import numpy as np
 
+from .._internal.random import random_key
 from ..bases.basis import Basis
 from .quantize import QuantizedWeights, quantized
 from .sampling import draw_codes
@@ -82,7 +83,7 @@ class DiscretePosterior(abc.ABC):
         :param key: a JAX random key.
         :param shape: of the batch of draws.
         """
-        codes = draw_codes(key, *self.mixture, int(np.prod(shape)))
+        codes = draw_codes(random_key(key, "sample"), *self.mixture, int(np.prod(shape)))
         return np.take_along_axis(self.levels.T, codes, axis=0).reshape(*shape, len(self.levels))
 
 

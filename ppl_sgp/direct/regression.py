@@ -12,6 +12,7 @@ from scipy.special import log_softmax
 from tqdm.auto import tqdm
 
 from .._internal import checks
+from .._internal.random import random_key
 from .elbo import Variational
 from .factorised import FactorisedObjective
 from .maximise import INTERRUPTED, Run
@@ -108,7 +109,7 @@ def fit(
     if num_starts is None:
         num_starts = 2 + min(20, 1000 // statistics.num_features)
     checks.whole_number("num_starts", num_starts, 2, "direct.fit")
-    key_starts, key_mixture = jax.random.split(jax.random.key(0) if key is None else key)
+    key_starts, key_mixture = jax.random.split(jax.random.key(0) if key is None else random_key(key, "direct.fit"))
     with tqdm(total=None, disable=not progress, desc="ELBO", unit="it") as bar:
         factorised, run = FactorisedObjective(problem.with_factorised_prior()), Run(max_iterations, tolerance, bar)
         q, run = _settled(factorised, run, list(jax.random.split(key_starts, num_starts))[2:])

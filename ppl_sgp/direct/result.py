@@ -8,6 +8,8 @@ from typing import Any
 import jax
 import numpy as np
 
+from .._internal import checks
+from .._internal.random import random_key
 from ..posteriors.mixture import MixturePrediction
 from ..posteriors.predict import prediction_inputs
 from .posterior import DiscretePosterior, FunctionPrediction, LinearPosterior
@@ -70,6 +72,7 @@ class DiscreteFit(LinearPosterior, RegressionPosterior):
         :param max_memory: bytes that features may take.
         :return: as of :func:`~ppl_sgp.predict`.
         """
+        max_memory = checks.memory_cap(max_memory, "predict")
         X_new, omega = prediction_inputs(X_new, row_weights, self.basis.input_dim)
         return DiscretePrediction(self, X_new, omega, max_memory)
 
@@ -126,7 +129,8 @@ class DiscretePrediction(FunctionPrediction, MixturePrediction):
         :param num_samples: how many.
         :param noise: add observation noise, for draws of y; without it, draws of f.
         """
-        key_weights, key_level, key_noise = jax.random.split(key, 3)
+        checks.whole_number("num_samples", num_samples, 1, "sample")
+        key_weights, key_level, key_noise = jax.random.split(random_key(key, "sample"), 3)
         weights = self._fit.sample(key_weights, (num_samples,))
         result = self._outputs(weights)
         if not self._with_noise(noise):

@@ -13,6 +13,7 @@ from scipy.special import log_softmax, logsumexp
 from tqdm.auto import tqdm
 
 from .._internal import checks
+from .._internal.random import random_key
 from .elbo import Variational, through_softmax
 from .maximise import INTERRUPTED
 from .mixture import expected_terms
@@ -70,8 +71,8 @@ def refine(
     """
     if not isinstance(result, DiscreteFit) or len(result.mixture_weights) < 2:
         raise ValueError("refine needs a result of direct.fit with `num_mixtures` of 2 or more; others are exact.")
-    if num_samples < 2 or num_steps < 1:
-        raise ValueError(f"refine needs 2 samples and 1 step at least; got {num_samples=}, {num_steps=}.")
+    checks.whole_number("num_samples", num_samples, 2, "refine")
+    checks.whole_number("num_steps", num_steps, 1, "refine")
     checks.positive("step_size", step_size, "refine")
     problem = Problem.of(statistics, prior, noise_scale)
     tiny = np.finfo(np.float64).tiny
@@ -86,7 +87,11 @@ def refine(
     optimiser = numpyro.optim.Adam(lambda i: step_size * (1 - i / num_steps))
     state = optimiser.init((jnp.asarray(q.log_weights), jnp.asarray(q.log_probs)))
     update = jax.jit(optimiser.update)
-    keys, trace, reason = jax.random.split(key, num_steps + 1), [], "the given number of steps was made"
+    keys, trace, reason = (
+        jax.random.split(random_key(key, "refine"), num_steps + 1),
+        [],
+        "the given number of steps was made",
+    )
     try:
         for i in tqdm(range(num_steps), disable=not progress, desc="ELBO (sampled)", unit="it"):
             value, of_weights, of_probs, _ = expected_terms(problem, q)

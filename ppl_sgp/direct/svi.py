@@ -37,7 +37,7 @@ def guide_weights(name: str, prior: DiscreteRelaxation, num_weights: int) -> jax
         ...     sgp.direct.guide_weights("weights", prior, 4).shape
         (4,)
     """
-    wide = prior.expand((num_weights,))
+    wide = prior.expand((checks.whole_number("num_weights", num_weights, 1, "guide_weights"),))
     logits = numpyro.param(f"{name}_logits", wide.logits)
     return numpyro.sample(name, DiscreteRelaxation.from_logits(wide.levels, logits).to_event(1))
 

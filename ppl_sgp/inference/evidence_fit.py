@@ -16,6 +16,7 @@ from numpyro.infer import init_to_value
 from numpyro.infer.util import log_density
 
 from .._internal import checks
+from .._internal.random import random_key
 from ..evidence import log_evidence
 from ..sites.tracing import compressed_sites, constrained, draw_once, is_latent, unconstrained_medians
 from ..statistics.statistics import SufficientStatistics
@@ -97,6 +98,7 @@ def fit_evidence(
         num_starts = 1 if key is None else 1 + FURTHER_STARTS
     checks.whole_number("num_starts", num_starts, 1, "fit_evidence")
     checks.whole_number("max_iterations", max_iterations, 1, "fit_evidence")
+    key = None if key is None else random_key(key, "fit_evidence")
     _check_sites(draw_once(model, statistics))  # of the statistics as they are: what models refuse is refused here
     model, data, starts = _starts(model, statistics, key, num_starts)
     flat, unravel = ravel_pytree(starts[0])

@@ -142,8 +142,7 @@ class Polynomial(_Power):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not isinstance(self.degree, int | np.integer) or self.degree < 1:
-            raise ValueError(f"Polynomial: `degree` must be an integer of at least 1; got {self.degree!r}.")
+        object.__setattr__(self, "degree", checks.whole_number("degree", self.degree, 1, "Polynomial"))
 
     @property
     def _power(self) -> int:
@@ -182,7 +181,7 @@ class ArcCosine(ScalarProductKernel):
     def __post_init__(self) -> None:
         super().__post_init__()
         checks.positive("bias", self.bias, "ArcCosine")
-        if self.order not in (0, 1):
+        if isinstance(self.order, (bool, float)) or self.order not in (0, 1):
             raise ValueError(f"ArcCosine: `order` must be 0 or 1; got {self.order!r}. Order 1 is the smoother one.")
 
     def __call__(self, X: ArrayLike, X2: ArrayLike | None = None) -> Array:

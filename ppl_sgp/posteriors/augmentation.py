@@ -84,7 +84,7 @@ class NewCentres:
     """
 
     def __init__(self, augmentation: Augmentation, weights: WeightPosteriors, max_memory: float) -> None:
-        X, y, omega = validated(weights.basis, augmentation.X, augmentation.y, augmentation.row_weights)
+        X, y, omega = validated(weights.basis, augmentation.X, augmentation.y, augmentation.row_weights, "Augmentation")
         y = y[:, None] if y.ndim == 1 else y
         if y.shape[1] != weights.num_outputs:
             raise ValueError(f"Augmentation: `y` must have {weights.num_outputs} output(s); got {y.shape[1]}.")

@@ -9,6 +9,8 @@ from typing import Any
 import jax
 import numpy as np
 
+from .._internal import checks
+from .._internal.random import host_generator, random_key
 from .mixture import MixturePrediction
 
 
@@ -114,8 +116,9 @@ class AveragedPrediction(MixturePrediction):
         :param noise: add observation noise, for draws of y; without it, draws of f.
         :return: shape (num_samples, n_new), or (num_samples, n_new, q).
         """
-        key_choice, *keys = jax.random.split(key, len(self._predictions) + 1)
-        rng = np.random.default_rng(np.asarray(jax.random.key_data(key_choice)).ravel())
+        checks.whole_number("num_samples", num_samples, 1, "sample")
+        key_choice, *keys = jax.random.split(random_key(key, "sample"), len(self._predictions) + 1)
+        rng = host_generator(key_choice, "sample")
         chosen = rng.choice(len(self._predictions), num_samples, p=self.weights)
         result = np.empty((num_samples, *self.mean.shape))
         for index, (each, key_model) in enumerate(zip(self._predictions, keys, strict=True)):

@@ -282,7 +282,7 @@ def posterior(
         >>> posterior.predict([[0.5]]).mean.shape, posterior.leave_one_out(X, y).shape
         ((1,), (2, 40))
     """
-    checks.positive("max_memory", max_memory, "posterior")
+    max_memory = checks.memory_cap(max_memory, "posterior")
     run = run_of(draws, model, statistics)
     observed = observed_site(model, statistics, site)
     latent = latent_draws(observed, run.samples)

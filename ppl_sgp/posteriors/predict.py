@@ -26,6 +26,8 @@ def predict_with(
     residual_variance: bool = True,
 ) -> Prediction:
     """The prediction that posteriors of the weights make; :func:`~ppl_sgp.predict` has the arguments."""
+    if parts is not None and row_weights is not None:
+        raise ValueError("predict: `row_weights` are of noise, and a prediction of `parts` has none; leave them out.")
     X_new, omega = prediction_inputs(X_new, row_weights, weights.basis.input_dim)
     common = (weights, X_new, omega, one_output, max_memory, residual_variance)
     if augment is not None and parts is not None:

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from .._internal import checks
+from .._internal.random import host_generator, random_key
 from .mixture import MixturePrediction, row_blocks
 from .weights import WeightDraws, WeightPosteriors
 
@@ -149,7 +150,7 @@ class Prediction(MixturePrediction):
         :return: shape (num_samples, n_new), or (num_samples, n_new, q).
         """
         checks.whole_number("num_samples", num_samples, 1, "sample")
-        key_order, key_draws = jax.random.split(key)
+        key_order, key_draws = jax.random.split(random_key(key, "sample"))
         repeats = -(-num_samples // self._weights.num_draws)
         order = np.asarray(jax.random.permutation(key_order, self._weights.num_draws))
         return self.sample_draws(key_draws, np.tile(order, repeats)[:num_samples], noise)
@@ -163,7 +164,7 @@ class Prediction(MixturePrediction):
         :return: shape (s, n_new), or (s, n_new, q).
         """
         noise = self._with_noise(noise)
-        rng = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel())
+        rng = host_generator(key, "sample_draws")
         q, m = self.num_outputs, self._weights.basis.num_features
         size = max(1, int(self._max_memory // (32 * q * m * (m + 1))))
         chosen = [

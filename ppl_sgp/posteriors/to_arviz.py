@@ -8,6 +8,7 @@ import jax
 import numpy as np
 import xarray as xr
 
+from .._internal.random import random_key
 from .arviz_compat import attach, container_of
 
 if TYPE_CHECKING:
@@ -34,11 +35,17 @@ def container(
     """The container of :meth:`Posterior.to_arviz`, which documents it."""
     if (X is None) != (y is None):
         raise ValueError("to_arviz: pass both `X` and `y` of the training rows, or neither.")
+    if X is None and row_weights is not None:
+        raise ValueError(
+            "to_arviz: `row_weights` are those of the training rows; pass `X` and `y` too, or leave them out."
+        )
+    if X_new is None and row_weights_new is not None:
+        raise ValueError("to_arviz: `row_weights_new` are those of new rows; pass `X_new` too, or leave them out.")
     features = dict(posterior.statistics.basis.feature_coords)
     names = {"feature": features.pop("feature")} if features else {}
     coords = {**names, **_default_coords(X, X_new), **(coords or {})}
     result = container_of(posterior.run, coords, dims, features)
-    keys = jax.random.split(posterior.run.key if key is None else key, 2)
+    keys = jax.random.split(posterior.run.key if key is None else random_key(key, "to_arviz"), 2)
     groups = _Groups(posterior, coords)
     datasets: dict[str, xr.Dataset] = {}
     if X is not None:

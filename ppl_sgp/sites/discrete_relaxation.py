@@ -24,6 +24,8 @@ SAME = 1e-6
 DEFAULT_LEVELS = 15
 #: Half the width of the default grid, in standard deviations of the continuous prior (Evans 2022, section 7.5.3).
 DEFAULT_WIDTH = 3.0
+#: The number of its levels.
+DEFAULT_LEVELS = 15
 
 
 class _Levels(constraints.Constraint):

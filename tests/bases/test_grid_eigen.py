@@ -280,7 +280,7 @@ REFUSED = {
     "scalar bounds": (dict(X_or_bounds=(0.0, 1.0)), r"shape \(2,\).*X\[:, None\].*lower"),
     "no rows": (dict(X_or_bounds=np.ones((0, 2))), r"got shape \(0, 2\)"),
     "NaN": (dict(X_or_bounds=[[0.0, np.nan]]), "not finite.*drop or impute"),
-    "num_features": (dict(num_features=0), "`num_features` must be an integer of at least 1; got 0"),
+    "num_features": (dict(num_features=0), "`num_features` must be an integer of 1 or more; got 0"),
     "points": (dict(points_per_dim=[3, 0]), r"`points_per_dim` must be .* or 2 of them; got \[3, 0\]"),
     "fractions of points": (dict(points_per_dim=2.5), "`points_per_dim` must be an integer"),
 }

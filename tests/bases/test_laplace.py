@@ -193,7 +193,7 @@ REFUSED = {
     ),
     "negative": (lambda: sgp.LaplaceBasis(3, [0.0], [-1.0]), "`boundary` must be positive"),
     "NaN": (lambda: sgp.LaplaceBasis(3, [np.nan], [1.0]), "`centre` must be finite"),
-    "none": (lambda: sgp.LaplaceBasis(0, [0.0], [1.0]), "`num_functions` must be an integer of at least 1; got 0"),
+    "none": (lambda: sgp.LaplaceBasis(0, [0.0], [1.0]), "`num_functions` must be an integer of 1 or more; got 0"),
     "fraction": (lambda: sgp.LaplaceBasis([2.5], [0.0], [1.0]), "`num_functions` must be an integer.*got 2.5"),
     "numbers": (lambda: sgp.LaplaceBasis([2, 3], [0.0], [1.0]), "or one for each of the 1 inputs of `centre`; got 2"),
     "factor": (

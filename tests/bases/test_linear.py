@@ -55,7 +55,7 @@ def test_gradients_and_transformations():
 
 
 REFUSED = {
-    "input_dim": (lambda: sgp.LinearBasis(0), "`input_dim` must be an integer of at least 1; got 0"),
+    "input_dim": (lambda: sgp.LinearBasis(0), "`input_dim` must be an integer of 1 or more; got 0"),
     "bias": (lambda: sgp.LinearBasis(2, False).weight_prior(sgp.Linear(1.0, 1.0)), "`bias=False`.*with `bias=True`"),
     "traced bias": (
         lambda: jax.jit(lambda b: sgp.LinearBasis(2, False).weight_prior(sgp.Linear(1.0, b)).scale)(0.0),

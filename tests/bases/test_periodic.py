@@ -95,7 +95,7 @@ REFUSED = {
     "negative": (lambda: sgp.PeriodicBasis(-1.0, 2), "`period` must be positive"),
     "list": (lambda: sgp.PeriodicBasis([1.0], 2), "`period` must be a number.*got list"),
     "traced": (lambda: jax.jit(lambda T: sgp.PeriodicBasis(T, 2)([[0.0]]))(1.0), "`period` must be a number"),
-    "harmonics": (lambda: sgp.PeriodicBasis(1.0, 0), "`num_harmonics` must be an integer of at least 1; got 0"),
+    "harmonics": (lambda: sgp.PeriodicBasis(1.0, 0), "`num_harmonics` must be an integer of 1 or more; got 0"),
     "columns": (lambda: basis_of(2).host_features(np.ones((3, 2))), r"must have shape \(n, 1\)"),
 }
 

@@ -88,8 +88,8 @@ def test_gradients_and_transformations():
 
 X = np.array([[0.0, 5.0], [1.0, 5.0]])
 REFUSED = {
-    "degree": (lambda: sgp.PolynomialBasis(2, 0), "`degree` must be an integer of at least 1; got 0"),
-    "input_dim": (lambda: sgp.PolynomialBasis(1.5, 2), "`input_dim` must be an integer of at least 1; got 1.5"),
+    "degree": (lambda: sgp.PolynomialBasis(2, 0), "`degree` must be an integer of 1 or more; got 0"),
+    "input_dim": (lambda: sgp.PolynomialBasis(1.5, 2), "`input_dim` must be an integer of 1 or more; got 1.5"),
     "centre": (lambda: sgp.PolynomialBasis(2, 2, centre=[0.0]), r"`centre` must have shape \(2,\).*got shape \(1,\)"),
     "scale": (lambda: sgp.PolynomialBasis(1, 2, scale=[0.0]), "`scale` must be positive"),
     "constant": (

@@ -124,7 +124,7 @@ def test_columns_come_in_the_order_given(X):
         ([0.0, 1.0], 3, "integers from 0 to 2"),
         (1, 3, "a sequence of integers"),
         ([0], 3, "`columns` has 1 entries but the IdentityBasis was made for 2 inputs"),
-        ([0, 1], 0, "`input_dim` must be an integer of at least 1"),
+        ([0, 1], 0, "`input_dim` must be an integer of 1 or more"),
     ],
 )
 def test_bad_columns_are_refused(columns, input_dim, message):

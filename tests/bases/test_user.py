@@ -90,7 +90,9 @@ def test_is_static_and_compares_by_its_function():
 def test_saving_is_refused_with_the_remedy(tmp_path):
     basis = sgp.CallableBasis(waves, 3, 2)
     for part in (basis, sgp.stack(basis, basis)):
-        with pytest.raises(ValueError, match=r"is a CallableBasis, which cannot be saved without pickle.*Derive it"):
+        with pytest.raises(
+            ValueError, match=r"is a CallableBasis, which cannot be saved without pickle.*@sgp.pytree_dataclass"
+        ):
             sgp.sufficient_statistics(part, X, X[:, 0]).save(tmp_path / "stats")
     assert list(tmp_path.iterdir()) == []
 
@@ -114,8 +116,8 @@ def test_other_shapes_are_refused(function, message):
     ("arguments", "message"),
     [
         ((np.ones(3), 3, 2), "`function` must be callable.*got ndarray"),
-        ((waves, 0, 2), "`num_features` must be an integer of at least 1; got 0"),
-        ((waves, 3, 1.5), "`input_dim` must be an integer of at least 1; got 1.5"),
+        ((waves, 0, 2), "`num_features` must be an integer of 1 or more; got 0"),
+        ((waves, 3, 1.5), "`input_dim` must be an integer of 1 or more; got 1.5"),
     ],
 )
 def test_bad_requests_are_refused(arguments, message):

@@ -258,7 +258,7 @@ def test_refusals():
     with pytest.raises(ValueError, match=r"made by `sgp.predict`.*; got ndarray"):
         calibrate_regression(np.zeros(3), np.zeros(3))
     with pytest.raises(
-        ValueError, match=r"`y` must have shape \(3,\); got \(3, 1\), unlike the prediction.*Predict at"
+        ValueError, match=r"`y` must have shape \(3,\), that of the prediction; got \(3, 1\).*Predict at"
     ):
         calibrate_regression(prediction, np.zeros((3, 1)))
     with pytest.raises(ValueError, match=r"\(3, 2\); got \(3,\)"):

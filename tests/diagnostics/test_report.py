@@ -289,7 +289,7 @@ def test_a_hair_outside_the_training_inputs_is_inside(statistics):
 def test_arguments(statistics):
     with pytest.raises(ValueError, match="both `X` and `y`"):
         sgp.report(Run(model, draws_of()), statistics, X=np.zeros((3, 6)))
-    with pytest.raises(ValueError, match=r"report: `X` must have shape \(n, 6\)"):
+    with pytest.raises(ValueError, match=r"report: `X_new` must have shape \(n, 6\)"):
         sgp.report(Run(model, draws_of()), statistics, X_new=np.zeros((3, 2)))
     bare = Run(model, draws_of())
     bare._extra = {"diverging": np.zeros((4, 500), bool)}

@@ -92,5 +92,5 @@ def test_refusals():
         sgp.direct.refine(*arguments, one, key, noise_scale=small.noise)
     with pytest.raises(ValueError, match="sizes differ"):
         sgp.direct.refine(*arguments, two, key, noise_scale=1.0)
-    with pytest.raises(ValueError, match="num_samples=1"):
+    with pytest.raises(ValueError, match="`num_samples` must be an integer of 2 or more; got 1"):
         sgp.direct.refine(*arguments, two, key, noise_scale=small.noise, num_samples=1)

@@ -35,8 +35,8 @@ class EvidenceFit:
     :ivar values: hyperparameters by site name, in their own units.
     :ivar log_evidence: ``log p(y | θ)`` there, in nats; ``nan`` for a model without a ``SparseGP`` site.
     :ivar log_joint: evidence times hyper-prior density, in nats.
-    :ivar converged: whether a Newton step from the best end would gain less than 1e-3 nats, or the rounding of the
-        evidence if that is more.
+    :ivar converged: whether a Newton step from the best end would gain less than 1e-3 nats, or ten times the rounding
+        of the density if that is more.
     :ivar message: why the best start ended, and what such a step would gain.
     :ivar num_evaluations: evaluations of the evidence and its gradient, over all starts.
     """
@@ -129,7 +129,7 @@ def fit_evidence(
     else:
         best = max(ends, key=lambda end: end.value)
         x, log_joint, converged = best.x, best.value, best.converged
-        message = f"{best.reason}; a Newton step would gain {best.gain:.1g} nats"
+        message = f"{best.reason}; {best.step}"
     if not converged:
         checks.warn(f"fit_evidence has not converged: {message}. {_remedy(message, flat.dtype)}")
     values, evidence = _at(model, data, unravel(jnp.asarray(x, flat.dtype)))
@@ -144,8 +144,8 @@ def _remedy(message: str, dtype: Any) -> str:
     if dtype != jnp.float64:
         return "Call numpyro.enable_x64() first: its rounding hides what is left to gain."
     return (
-        "Rounding hides what is left to gain, as with a noise that is tiny against y: bound `noise_scale` away from "
-        "zero, or take the statistics with `method='qr'`. A density with a kink has no such maximum."
+        "Rounding hides what is left to gain, as with a noise that is tiny against y: bound it below, such as "
+        "`noise_scale=dist.Uniform(1e-3, 1.0)` for y of size one, or take the statistics with `method='qr'`."
     )
 
 

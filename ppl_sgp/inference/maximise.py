@@ -10,6 +10,8 @@ from scipy.optimize import minimize
 
 #: A maximum is one from which a Newton step gains less, in nats, or less than so many roundings of the value.
 LEAST_GAIN, ROUNDINGS = 1e-3, 10
+#: Rounding that is measured, beyond that of the value itself, excuses no more: it may come from a wrong value.
+MOST_EXCUSED = 0.1
 #: How often L-BFGS starts again, with nothing remembered, where it stopped short of a maximum.
 RESTARTS = 2
 #: Steps of conjugate gradients, each an evaluation, that a Newton step is approximated by: exact for so few parameters.
@@ -26,16 +28,26 @@ class Maximum(NamedTuple):
 
     :ivar x: the point.
     :ivar value: the value there.
-    :ivar gain: what a Newton step would gain, expected.
+    :ivar step: what a Newton step from there would gain.
     :ivar converged: whether that is next to nothing.
     :ivar reason: why it ended.
     """
 
     x: np.ndarray
     value: float
-    gain: float
+    step: NewtonStep
     converged: bool
     reason: str
+
+
+class NewtonStep(NamedTuple):
+    """What a Newton step expects to gain, and how far values are from what their gradients say, by rounding."""
+
+    gain: float
+    rounding: float
+
+    def __str__(self) -> str:
+        return f"a further step would gain {self.gain:.1g} nats, of values rounded to {self.rounding:.1g}"
 
 
 class Objective:
@@ -64,10 +76,6 @@ class Objective:
             return -value, -gradient
         return -self.best_value + WALL * (1 + abs(self.best_value)), np.zeros_like(x)
 
-    def negligible(self, value: float) -> float:
-        """The gain, at a value of this size, that counts as none."""
-        return max(LEAST_GAIN, ROUNDINGS * self.eps * abs(value))
-
 
 def maximise(objective: Objective, start: np.ndarray, max_iterations: int) -> Maximum:
     """The maximum that L-BFGS reaches from a start with a finite value, started again where it stopped short of one."""
@@ -77,35 +85,38 @@ def maximise(objective: Objective, start: np.ndarray, max_iterations: int) -> Ma
     for _ in range(1 + RESTARTS):
         end = minimize(objective.negative, x, jac=True, method="L-BFGS-B", options=options)
         x, value = end.x, -float(end.fun)
-        gain = newton_gain(objective, x, -end.jac)
+        step = newton_step(objective, x, value, -end.jac)
         options["maxiter"] -= end.nit
         limited = options["maxiter"] <= 0
-        converged = gain <= objective.negligible(value)
+        excused = max(ROUNDINGS * objective.eps * abs(value), min(ROUNDINGS * step.rounding, MOST_EXCUSED))
+        converged = step.gain <= max(LEAST_GAIN, excused)
         if converged or limited:
             break
-    return Maximum(x, value, gain, converged, REASONS[1 if limited and not converged else end.status])
+    return Maximum(x, value, step, converged, REASONS[1 if limited and not converged else end.status])
 
 
-def newton_gain(objective: Objective, x: np.ndarray, gradient: np.ndarray) -> float:
+def newton_step(objective: Objective, x: np.ndarray, value: float, gradient: np.ndarray) -> NewtonStep:
     """``½gᵀH⁻¹g``, what a Newton step expects to gain, by conjugate gradients on differences of gradients.
 
     Where the function curves upwards, what a step of length one along that direction would gain.
     """
     step = objective.eps ** (1 / 3)  # parameters are logarithms and the like, of scale one
-    residual, direction, gain = gradient, gradient, 0.0
+    residual, direction, gain, rounding = gradient, gradient, 0.0, objective.eps * abs(value)
     for _ in range(min(len(x), NEWTON_STEPS)):
         length = float(np.linalg.norm(direction))
         if length == 0:
             break
-        ahead = objective(x + step * direction / length)[1]
+        value_ahead, ahead = objective(x + step * direction / length)
         product = (gradient - ahead) * (length / step)  # of the negative Hessian
         curvature = float(direction @ product)
         if not np.isfinite(curvature):
-            return np.inf
+            return NewtonStep(np.inf, rounding)
+        rise = 0.5 * step / length * float((gradient + ahead) @ direction)
+        rounding = max(rounding, abs(value_ahead - value - rise))
         square = float(residual @ residual)
         if curvature <= 0:
-            return gain + square / length
+            return NewtonStep(gain + square / length, rounding)
         gain += 0.5 * square**2 / curvature
         residual = residual - (square / curvature) * product
         direction = residual + (float(residual @ residual) / square) * direction
-    return gain
+    return NewtonStep(gain, rounding)

@@ -63,7 +63,8 @@ class ReweightedBasis(EqualByValue):
         return sample("scale", self.scale, default, ["feature"])
 
     def _one_size(self, statistics: SufficientStatistics) -> bool:
-        return self.amplitude is None and statistics.num_outputs == 1
+        """Whether ``scale`` has the unit of y itself."""
+        return self.amplitude is None and (statistics.num_outputs == 1 or self.scale is not None)
 
     def _amplitude(self, statistics: SufficientStatistics) -> Any:
         if self._one_size(statistics):
@@ -126,7 +127,7 @@ def reweighted_basis(
     :param reflections: the number k of Householder reflections.
     :param scale: a NumPyro distribution over (m,) standard deviations, or an array to hold fixed.
     :param amplitude: a NumPyro distribution, or a number to hold fixed, that multiplies ``scale``; of shape () or (q,).
-        Default 1 for one output.
+        Default 1 for one output, or where ``scale`` is given.
     :param noise_scale: a NumPyro distribution, or a number to hold fixed; with q outputs, of shape () or (q,).
     :return: a picklable callable of one argument, the statistics.
     :raises ValueError: when called, for reflections without orthonormal features, y identically zero, or reflections

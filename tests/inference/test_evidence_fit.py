@@ -246,6 +246,34 @@ def test_other_data_of_equal_shape_compile_nothing(compilations, problem):
     assert len(compilations) > first
 
 
+def coarse(stats):
+    """Values are rounded to whole nats, gradients are not: what is left to gain cannot be found."""
+    noise_scale = numpyro.sample("noise_scale", dist.LogNormal(0.0, 1.0))
+    energy = 5 * (jnp.log(noise_scale) + 1.1) ** 2
+    numpyro.factor("coarse", -energy + 300 * jax.lax.stop_gradient(energy / 300 - jnp.round(energy / 300)))
+    sgp.observe("y", stats, sgp.DiagonalPrior(1.0), noise_scale)
+
+
+@pytest.mark.float64_only  # whether single precision stops short depends on how it is rounded
+def test_says_what_is_left_to_gain_and_what_to_do(noisy_line):
+    message = "would gain .* nats, of values rounded to .*`noise_scale=dist.Uniform.*method='qr'"
+    with pytest.warns(UserWarning, match=message):
+        fit = sgp.fit_evidence(coarse, noisy_line[0])
+    assert not fit.converged and "iteration limit" not in fit.message
+
+
+@pytest.mark.float64_only  # noise at the rounding of y
+@pytest.mark.parametrize("remedy", ["qr", "bounded noise"])
+def test_remedies_for_y_without_noise(remedy):
+    """Gram matrices lose the digits that a noise of 1e-9 of y needs; what the message says to do, done."""
+    X = np.random.default_rng(1).uniform(size=(200, 1))
+    y = np.sin(3 * X[:, 0]) - np.sin(3 * X[:, 0]).mean()
+    basis = sgp.LaplaceBasis.from_data(X, 40)
+    stats = sgp.sufficient_statistics(basis, X, y, method="qr" if remedy == "qr" else "gram")
+    noise = None if remedy == "qr" else dist.Uniform(1e-3, 1.0)
+    assert sgp.fit_evidence(sgp.models.basis_gp(noise_scale=noise), stats).converged
+
+
 def test_models_that_read_the_statistics_on_the_host(noisy_line):
     stats, density = noisy_line
 

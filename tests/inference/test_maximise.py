@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ppl_sgp.inference.maximise import Objective, maximise, newton_gain
+from ppl_sgp.inference.maximise import Objective, maximise, newton_step
 
 EPS = float(np.finfo(np.float64).eps)
 CURVATURE = np.array([4e5, 3.0, 1e-3])
@@ -18,7 +18,7 @@ def quadratic(x, noise=0.0, offset=0.0):
 @pytest.mark.parametrize("at", [np.array([1.001, 0.5, -3.0]), np.array([1.0, 1.0, 30.0]), np.zeros(3)])
 def test_newton_gain_is_what_is_left(at):
     objective = Objective(quadratic, EPS)
-    assert newton_gain(objective, at, quadratic(at)[1]) == pytest.approx(-quadratic(at)[0], rel=1e-3)
+    assert newton_step(objective, at, *quadratic(at)).gain == pytest.approx(-quadratic(at)[0], rel=1e-3)
 
 
 def test_newton_gain_of_many_parameters_is_a_lower_bound():
@@ -27,26 +27,34 @@ def test_newton_gain_of_many_parameters_is_a_lower_bound():
     objective = Objective(lambda x: (-0.5 * float(curvature @ x**2), -curvature * x), EPS)
     at = rng.normal(size=50)
     value, gradient = objective(at)
-    assert -0.99 * value < newton_gain(objective, at, gradient) <= -value * (1 + 1e-6)
+    assert -0.99 * value < newton_step(objective, at, value, gradient).gain <= -value * (1 + 1e-6)
 
 
 def test_a_saddle_is_no_maximum():
     at = np.array([1e-3, 0.0])
     objective = Objective(lambda x: (0.5 * float(x[0] ** 2 - x[1] ** 2), np.array([x[0], -x[1]])), EPS)
-    assert newton_gain(objective, at, objective(at)[1]) == pytest.approx(1e-3)  # of a step of length one
+    assert newton_step(objective, at, *objective(at)).gain == pytest.approx(1e-3)  # of a step of length one
+
+
+def test_rounding_is_measured():
+    objective = Objective(lambda x: quadratic(x, noise=1e-4), EPS)
+    at = np.array([1.001, 0.5, -3.0])
+    assert 1e-5 < newton_step(objective, at, *objective(at)).rounding < 2.1e-4
+    exact = Objective(quadratic, EPS)
+    assert newton_step(exact, at, *exact(at)).rounding < 1e-12
 
 
 @pytest.mark.parametrize("noise", [0.0, 1e-9, 1e-7])
 def test_rounding_is_no_failure(noise):
     """SciPy's line search ends as "ABNORMAL" where values are rounded; there is nothing left to gain."""
     end = maximise(Objective(lambda x: quadratic(x, noise, offset=-40.0), EPS), np.array([2.0, -4.0, 3.0]), 500)
-    assert end.converged and end.gain < 1e-3
+    assert end.converged and end.step.gain < 1e-3
     assert end.value == pytest.approx(-40.0, abs=1e-3)
 
 
 def test_values_too_coarse_to_follow_the_gradient():
     end = maximise(Objective(lambda x: (np.rint(-0.5 * float(x @ x)), -x), EPS), np.array([0.7]), 500)
-    assert not end.converged and end.gain == pytest.approx(0.245, rel=1e-3)
+    assert not end.converged and end.step.gain == pytest.approx(0.245, rel=1e-3)
     assert end.reason == "the line search found no better point"
 
 

@@ -19,7 +19,7 @@ from .._internal import checks
 from .._internal.pytree import pytree_dataclass, static
 from ..kernels import Kernel
 from .basis import Basis
-from .frozen_kernel import evaluate, share_far
+from .frozen_kernel import covariances, evaluate, share_far
 from .inputs import count, point_set
 
 
@@ -139,7 +139,7 @@ class CentredBasis(Basis):
             )
 
     def features(self, X: Any, xp: ModuleType) -> Any:
-        features = evaluate(_at_centres, (self.kernel, self.centres), X, xp)
+        features = evaluate(covariances, (self.kernel, self.centres), X, xp)
         return xp.concatenate([features, xp.ones_like(X[:, :1])], axis=1) if self.bias else features
 
 
@@ -151,8 +151,3 @@ def _seeds(X: np.ndarray, k: int, rng: np.random.Generator) -> np.ndarray:
         chosen.append(int(rng.choice(len(X), p=distance / distance.sum())))
         distance = np.minimum(distance, np.sum((X - X[chosen[-1]]) ** 2, axis=1))
     return X[chosen]
-
-
-def _at_centres(tree: tuple[Any, ...], X: jax.Array) -> jax.Array:
-    kernel, centres = tree
-    return kernel(X, centres)

@@ -20,7 +20,7 @@ from .._internal.pytree import pytree_dataclass, static
 from .._internal.random import random_key
 from ..kernels import Kernel
 from .basis import Basis
-from .frozen_kernel import evaluate, share_far
+from .frozen_kernel import covariances, evaluate, share_far
 from .inputs import point_set
 
 
@@ -141,7 +141,7 @@ class CentredBasis(Basis):
             )
 
     def features(self, X: Any, xp: ModuleType) -> Any:
-        features = evaluate(_at_centres, (self.kernel, self.centres), X, xp)
+        features = evaluate(covariances, (self.kernel, self.centres), X, xp)
         return xp.concatenate([features, xp.ones_like(X[:, :1])], axis=1) if self.bias else features
 
 
@@ -153,8 +153,3 @@ def _seeds(X: np.ndarray, k: int, rng: np.random.Generator) -> np.ndarray:
         chosen.append(int(rng.choice(len(X), p=distance / distance.sum())))
         distance = np.minimum(distance, np.sum((X - X[chosen[-1]]) ** 2, axis=1))
     return X[chosen]
-
-
-def _at_centres(tree: tuple[Any, ...], X: jax.Array) -> jax.Array:
-    kernel, centres = tree
-    return kernel(X, centres)

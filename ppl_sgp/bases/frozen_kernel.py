@@ -123,6 +123,12 @@ def evaluate(function: Callable[..., Any], tree: Any, X: Any, xp: ModuleType) ->
     return function(_cast(tree, X.dtype), X)
 
 
+def covariances(tree: tuple[Any, ...], X: jax.Array) -> jax.Array:
+    """``k(X, points)``, shape (n, k), of a kernel and points (k, d); for :func:`evaluate`."""
+    kernel, points = tree
+    return kernel(X, points)
+
+
 def share_far(kernel: Kernel, points: np.ndarray, X: np.ndarray) -> float:
     """The share of rows (n, d) that a kernel hardly correlates with the bounding box of points (k, d)."""
     inside = np.clip(X, points.min(axis=0), points.max(axis=0))
@@ -133,10 +139,11 @@ def share_far(kernel: Kernel, points: np.ndarray, X: np.ndarray) -> float:
 
 
 def _correlations(tree: tuple[Any, ...], X: jax.Array) -> jax.Array:
-    """Correlations of rows with as many other points, (n,)."""
+    """Correlations of rows with as many other points, (n,); 1 where f has no variance, so that nothing is lost."""
     kernel, points = tree
     covariance = jax.vmap(lambda x, u: kernel(x[None], u[None])[0, 0])(X, points)
-    return covariance / jnp.sqrt(kernel.diag(X) * kernel.diag(points))
+    variances = kernel.diag(X) * kernel.diag(points)
+    return jnp.where(variances > 0, covariance / jnp.sqrt(jnp.where(variances > 0, variances, 1)), 1)
 
 
 def eigenpairs(covariance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -16,7 +16,7 @@ import numpy as np
 from .._internal import checks
 from .._internal.pytree import pytree_dataclass, static
 from ..kernels import Kernel
-from .frozen_kernel import FrozenKernelBasis, eigenpairs, evaluate, freeze, share_far, whitening
+from .frozen_kernel import FrozenKernelBasis, covariances, eigenpairs, evaluate, freeze, share_far, whitening
 from .inputs import point_set
 
 
@@ -53,7 +53,7 @@ class NystromBasis(FrozenKernelBasis):
     def __init__(self, inducing_points: Any, kernel: Kernel) -> None:
         unit, hyperparameters = freeze(kernel, "NystromBasis")
         points = point_set("inducing_points", inducing_points, "NystromBasis")
-        eigenvalues, eigenvectors = eigenpairs(evaluate(_correlation, (unit, points), points, np))
+        eigenvalues, eigenvectors = eigenpairs(evaluate(covariances, (unit, points), points, np))
         fields = (points, unit, eigenvalues, eigenvectors, hyperparameters)
         for name, value in zip(self.__dataclass_fields__, fields, strict=True):
             object.__setattr__(self, name, value)
@@ -86,11 +86,6 @@ class NystromBasis(FrozenKernelBasis):
     def features(self, X: Any, xp: ModuleType) -> Any:
         tree = (self.kernel, self.inducing_points, self.eigenvalues, self.eigenvectors)
         return evaluate(_whitened, tree, X, xp)
-
-
-def _correlation(tree: tuple[Any, ...], X: jax.Array) -> jax.Array:
-    kernel, points = tree
-    return kernel(X, points)
 
 
 def _diagonal(kernel: Kernel, X: jax.Array) -> jax.Array:

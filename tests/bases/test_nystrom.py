@@ -145,3 +145,9 @@ def test_rows_far_from_all_points_are_announced():
         basis.host_features([[0.5], [1.2], [3.0]])
     basis.host_features([[-0.4], [0.5], [1.4]])
     jax.jit(basis.__call__)(jnp.array([[3.0]]))
+
+
+def test_a_row_without_prior_variance_is_not_far():
+    basis = sgp.NystromBasis([[0.5], [1.0]], sgp.Linear(1.0))
+    with jax.debug_nans(True):
+        np.testing.assert_allclose(basis.host_features([[0.0], [0.2], [3.0]]) ** 2, [[0.0], [0.04], [9.0]], atol=1e-14)

@@ -3,22 +3,40 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import cached_property
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
-from scipy.special import softmax
+from scipy.special import log_softmax
 
 from .._internal import checks
 from .._internal.batching import full_precision
 from .._internal.logits import logits_of
+from .class_prediction import ClassPrediction
 from .shrinkage import GammaPrecision, Horseshoe, checked_hyper_prior
 
 #: Root mean square of the logits that a feature makes with its unit of weight. It is also the noise that stands for one
 #: label in the horseshoe's global scale (Piironen & Vehtari 2017, section 3.5, at even odds).
 LOGIT_SCALE = 2.0
+
+
+class DrawnClasses(ClassPrediction):
+    """Classes from draws of the weights; made by :meth:`RelevanceVectorClassifier.predict`."""
+
+    def __init__(self, classes: np.ndarray, weights: np.ndarray, Phi: np.ndarray) -> None:
+        super().__init__(classes)
+        self._weights, self._Phi = weights, Phi
+
+    @cached_property
+    def log_probabilities(self) -> np.ndarray:
+        """Logarithms of the averages of the softmax over draws, shape (n_new, K)."""
+        total = np.full((len(self._Phi), len(self.classes)), -np.inf)
+        for weights in self._weights:
+            total = np.logaddexp(total, log_softmax(logits_of(weights, self._Phi), axis=1))
+        return total - np.log(len(self._weights))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -46,15 +64,27 @@ class RelevanceVectorClassifier:
         with numpyro.plate("obs", n):
             numpyro.sample("y", likelihood, obs=None if labels is None else jnp.asarray(labels))
 
-    def probabilities(self, samples: dict[str, Any], features: Any) -> np.ndarray:
-        """Probability of each class at new inputs, averaged over draws. O(n_new·m) a draw.
+    def predict(self, samples: dict[str, Any], features: Any, classes: Any = None) -> DrawnClasses:
+        """Classes at new inputs, averaged over draws. O(n_new·m) a draw.
 
         :param samples: draws with the draws along the first axis, as ``mcmc.get_samples()``.
         :param features: features of the new inputs, shape (n_new, m).
-        :return: shape (n_new, K).
+        :param classes: labels of the classes by code, as ``np.unique(labels, return_inverse=True)`` gives them first,
+            shape (K,); default 0 to K − 1.
+        :raises ValueError: for features or classes that do not fit.
         """
         Phi, weights = np.asarray(features), np.asarray(samples["weights"])
-        return np.mean([softmax(logits_of(w, Phi), axis=1) for w in weights], axis=0)
+        if Phi.ndim != 2 or Phi.shape[1] != weights.shape[-1] or not np.isfinite(Phi).all():
+            raise ValueError(
+                f"relevance_vector_classifier: `features` must be finite, shape (n_new, {weights.shape[-1]}), such as "
+                f"`basis(X_new)`; got shape {Phi.shape}."
+            )
+        names = np.arange(self.num_classes) if classes is None else np.asarray(classes)
+        if names.shape != (self.num_classes,) or len(np.unique(names)) < self.num_classes:
+            raise ValueError(
+                f"relevance_vector_classifier: `classes` must be {self.num_classes} different labels; got {classes!r}."
+            )
+        return DrawnClasses(names, weights, Phi)
 
     def _check(self, features: Any, labels: Any) -> None:
         shape = np.shape(features)
@@ -105,8 +135,9 @@ def relevance_vector_classifier(
         >>> model = sgp.models.relevance_vector_classifier()
         >>> mcmc = MCMC(NUTS(model), num_warmup=100, num_samples=100, progress_bar=False)
         >>> mcmc.run(jax.random.key(0), basis(X), (np.sum(X**2, axis=1) < 0.5).astype(int))
-        >>> bool(model.probabilities(mcmc.get_samples(), basis(np.zeros((1, 2))))[0, 1] > 0.9)
-        True
+        >>> prediction = model.predict(mcmc.get_samples(), basis(np.zeros((1, 2))), classes=["out", "in"])
+        >>> prediction.labels.tolist(), bool(prediction.probabilities[0, 1] > 0.9)
+        (['in'], True)
     """
     checks.whole_number("num_classes", num_classes, 2, "relevance_vector_classifier")
     return RelevanceVectorClassifier(num_classes, checked_hyper_prior(hyper_prior, "relevance_vector_classifier"))

@@ -13,6 +13,7 @@ from tqdm.auto import tqdm
 from .._internal import checks
 from .._internal.logits import log_averages
 from ..bases.basis import Basis
+from ..models.class_prediction import ClassPrediction
 from ..posteriors.predict import prediction_inputs
 from .laplace import Mode, find_mode
 
@@ -53,20 +54,22 @@ class RelevanceClassifier:
     converged: bool
     reason: str
 
-    def predict(self, X_new: Any) -> ClassPrediction:
-        """Class probabilities at new inputs, averaged over the approximate posterior of the weights.
+    def predict(self, X_new: Any) -> LogitPrediction:
+        """Classes at new inputs, averaged over the approximate posterior of the weights.
 
         :param X_new: new inputs, shape (n_new, d).
+        :return: a :class:`~ppl_sgp.models.class_prediction.ClassPrediction`.
         """
         X_new, _ = prediction_inputs(X_new, None, self.basis.input_dim)
         Phi = self.basis.host_features(X_new)[:, self.relevant]
-        return ClassPrediction(self, Phi)
+        return LogitPrediction(self, Phi)
 
 
-class ClassPrediction:
-    """Posterior predictive of classes at n_new inputs; made by :meth:`RelevanceClassifier.predict`."""
+class LogitPrediction(ClassPrediction):
+    """Classes from logits that are normal at each input; made by :meth:`RelevanceClassifier.predict`."""
 
     def __init__(self, fit: RelevanceClassifier, Phi: np.ndarray) -> None:
+        super().__init__(fit.classes)
         self._fit, self._Phi = fit, Phi
 
     @cached_property
@@ -82,26 +85,10 @@ class ClassPrediction:
         return half @ half.swapaxes(1, 2)
 
     @cached_property
-    def probabilities(self) -> np.ndarray:
-        """Probability of each class, shape (n_new, K): the average of the softmax, not the softmax of the average."""
-        return np.exp(self._log_probabilities)
-
-    @cached_property
-    def _log_probabilities(self) -> np.ndarray:
+    def log_probabilities(self) -> np.ndarray:
+        """Logarithms of the averages of the softmax, not of the softmax of the averages, shape (n_new, K)."""
         values, vectors = np.linalg.eigh(self.covariance)
         return log_averages(self.mean, vectors * np.sqrt(values.clip(min=0))[:, None, :])
-
-    def log_density(self, labels: Any) -> np.ndarray:
-        """Log probability of the given labels, in nats, shape (n_new,).
-
-        :param labels: shape (n_new,).
-        :raises ValueError: for labels of another shape, or of classes that were not seen.
-        """
-        labels = checks.class_labels(labels, len(self._Phi), "log_density")
-        unknown = np.setdiff1d(labels, self._fit.classes)
-        if len(unknown):
-            raise ValueError(f"log_density: labels {unknown[:5]} were not among the classes {self._fit.classes}.")
-        return self._log_probabilities[np.arange(len(labels)), np.searchsorted(self._fit.classes, labels)]
 
 
 def fit_relevance_classifier(
@@ -140,8 +127,9 @@ def fit_relevance_classifier(
         >>> fit = sgp.fit_relevance_classifier(sgp.CentredBasis(X[:60], sgp.SquaredExponential(0.7)), X, labels)
         >>> fit.classes.tolist(), fit.converged, len(fit.relevant) < 15
         (['in', 'out'], True, True)
-        >>> fit.predict([[0.0, 0.0]]).probabilities.round(2).tolist()
-        [[1.0, 0.0]]
+        >>> prediction = fit.predict([[0.0, 0.0], [0.9, 0.9]])
+        >>> prediction.labels.tolist(), prediction.probabilities.round(2).tolist()
+        (['in', 'out'], [[1.0, 0.0], [0.0, 1.0]])
     """
     X, classes, codes = _checked(basis, X, labels)
     checks.whole_number("max_iterations", max_iterations, 1, "fit_relevance_classifier")

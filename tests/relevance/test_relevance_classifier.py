@@ -185,7 +185,7 @@ def test_refusals():
     with pytest.raises(ValueError, match="not finite|none missing"):
         sgp.fit_relevance_classifier(basis, X, np.where(labels == 0, np.nan, labels))
     fit = sgp.fit_relevance_classifier(basis, X, labels)
-    with pytest.raises(ValueError, match="were not among the classes"):
+    with pytest.raises(ValueError, match="are not among the classes"):
         fit.predict(X).log_density(labels + 1)
     with pytest.raises(ValueError, match=r"must have shape \(30,\)"):
         fit.predict(X).log_density(labels[:3])
@@ -216,4 +216,46 @@ def test_joint_density_of_the_sampled_model(C):
     np.testing.assert_allclose(trace["weights"]["value"], W, rtol=1e-5)
     draws = {"weights": np.stack([W, 0 * W])}
     average = 0.5 * (softmax(logits, axis=1) + 1 / max(C, 2))
-    np.testing.assert_allclose(model.probabilities(draws, Phi), average, atol=1e-9)
+    np.testing.assert_allclose(model.predict(draws, Phi).probabilities, average, atol=1e-9)
+
+
+def class_predictions():
+    """A prediction of each kind, of classes whose labels are text and not in order of their codes."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (120, 1))
+    names = np.array(["low", "high", "middle"])
+    codes = np.digitize(X[:, 0] + 0.1 * rng.normal(size=120), [-0.3, 0.4])
+    basis = basis_of(X)
+    yield sgp.fit_relevance_classifier(basis, X, names[codes]).predict(X[:7])
+    model = sgp.models.relevance_vector_classifier(3)
+    weights = rng.normal(size=(5, 3, basis.num_features))
+    yield model.predict({"weights": weights}, basis.host_features(X[:7]), classes=names)
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_what_all_predictions_of_classes_offer(which):
+    prediction = list(class_predictions())[which]
+    probabilities = prediction.probabilities
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1.0, rtol=1e-6)
+    np.testing.assert_array_equal(prediction.labels, prediction.classes[probabilities.argmax(axis=1)])
+    for column, name in enumerate(prediction.classes):
+        np.testing.assert_allclose(prediction.log_density([name] * 7), np.log(probabilities[:, column]), rtol=1e-9)
+    drawn = prediction.sample(jax.random.key(0), 20_000)
+    assert drawn.shape == (20_000, 7) and drawn.dtype == prediction.classes.dtype
+    shares = np.stack([np.mean(drawn == name, axis=0) for name in prediction.classes], axis=1)
+    np.testing.assert_allclose(shares, probabilities, atol=0.02)
+    with pytest.raises(ValueError, match=r"labels \['other'\] are not among the classes"):
+        prediction.log_density(["other"] * 7)
+    with pytest.raises(ValueError, match=r"must have shape \(7,\); got \(2,\)"):
+        prediction.log_density(["low", "high"])
+
+
+def test_predictions_of_the_sampled_model_refuse_what_does_not_fit():
+    model, draws = sgp.models.relevance_vector_classifier(2), {"weights": np.zeros((1, 1, 4))}
+    assert model.predict(draws, np.ones((3, 4))).classes.tolist() == [0, 1]
+    for wrong in (["a"], ["a", "a"], [["a", "b"]]):
+        with pytest.raises(ValueError, match="`classes` must be 2 different labels"):
+            model.predict(draws, np.ones((3, 4)), classes=wrong)
+    for features in (np.ones((3, 5)), np.ones(4), np.full((3, 4), np.nan)):
+        with pytest.raises(ValueError, match=r"`features` must be finite, shape \(n_new, 4\)"):
+            model.predict(draws, features)

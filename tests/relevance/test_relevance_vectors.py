@@ -77,6 +77,7 @@ def test_values_are_those_of_the_dense_model(method, rng):
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("seed", [0, 15, 16, 26, 51])
+@pytest.mark.filterwarnings("ignore:log_evidence. about .* nats are rounding")
 def test_little_noise_and_nearly_collinear_features_cost_no_digits(seed, method):
     """The Gram matrix of the active features is indefinite to rounding, or worth nats."""
     rng = np.random.default_rng(seed)

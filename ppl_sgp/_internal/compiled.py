@@ -29,22 +29,32 @@ class Compiled:
     def __init__(self, function: Callable[..., Any], *static: Any) -> None:
         self._function = function
         self._static = tuple(value if _hashable(value) else _Identity(value) for value in static)
-        self._closed: tuple[Any, Callable[..., Any]] | None = None
+        self._forget()
+
+    def _forget(self) -> None:
+        self._data: Any = None
+        self._on_device: Any = None
+        self._closed: Callable[..., Any] | None = None
 
     def __call__(self, data: Any, *arguments: Any) -> Any:
-        """The value, on the device."""
-        if self._closed is None and all(map(_is_array, jax.tree.leaves(data))):
+        """The value, on the device. Data that are the same object as before are not copied there again."""
+        if self._data is not data:
+            self._forget()
+            self._data = data
+            if all(map(_is_array, jax.tree.leaves(data))):
+                self._on_device = jax.device_put(data)
+        if self._closed is None and self._on_device is not None:
             try:
-                return _evaluate(self._function, self._static, data, arguments)
+                return _evaluate(self._function, self._static, self._on_device, arguments)
             except _WANTS_VALUES:
                 pass
-        if self._closed is None or self._closed[0] is not data:
-            self._closed = data, jax.jit(lambda *rest: _call(self._function, self._static, data, rest))
-        return self._closed[1](*arguments)
+        if self._closed is None:
+            self._closed = jax.jit(lambda *rest: _call(self._function, self._static, data, rest))
+        return self._closed(*arguments)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without programs."""
-        return {**self.__dict__, "_closed": None}
+        """Without programs and data."""
+        return {**self.__dict__, "_data": None, "_on_device": None, "_closed": None}
 
 
 class _Identity:

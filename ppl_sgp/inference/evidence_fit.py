@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.errors import ConcretizationTypeError, TracerArrayConversionError, TracerIntegerConversionError
 from jax.flatten_util import ravel_pytree
 from numpyro.infer import init_to_value
 from numpyro.infer.util import log_density
 
 from .._internal import checks
+from .._internal.compiled import Compiled
 from .._internal.random import random_key
 from ..evidence import log_evidence
 from ..sites.tracing import compressed_sites, constrained, draw_once, is_latent, unconstrained_medians
@@ -100,11 +99,15 @@ def fit_evidence(
     checks.whole_number("max_iterations", max_iterations, 1, "fit_evidence")
     key = None if key is None else random_key(key, "fit_evidence")
     _check_sites(draw_once(model, statistics))  # of the statistics as they are: what models refuse is refused here
-    model, data, starts = _starts(model, statistics, key, num_starts)
+    fixed = jax.random.key(0)
+    keys = jax.random.split(fixed if key is None else key, num_starts)[1:]
+    drawn = Compiled(_start, model, 1)
+    starts = [Compiled(_start, model, MEDIAN_OF)(statistics, fixed), *(drawn(statistics, each) for each in keys)]
     flat, unravel = ravel_pytree(starts[0])
+    density = Compiled(_joint_density, model)
 
     def evaluate(vector: np.ndarray) -> tuple[float, np.ndarray]:
-        value, gradient = _joint_density(model, data, unravel(jnp.asarray(vector, flat.dtype)))
+        value, gradient = density(statistics, unravel(jnp.asarray(vector, flat.dtype)))
         return float(value), np.asarray(ravel_pytree(gradient)[0], dtype=np.float64)
 
     objective = Objective(evaluate, float(jnp.finfo(flat.dtype).eps))
@@ -132,7 +135,7 @@ def fit_evidence(
         message = f"{best.reason}; {best.step}"
     if not converged:
         checks.warn(f"fit_evidence has not converged: {message}. {_remedy(message, flat.dtype)}")
-    values, evidence = _at(model, data, unravel(jnp.asarray(x, flat.dtype)))
+    values, evidence = Compiled(_at, model)(statistics, unravel(jnp.asarray(x, flat.dtype)))
     return EvidenceFit(values, float(evidence), log_joint, converged, message, objective.num_evaluations)
 
 
@@ -157,40 +160,15 @@ def _check_sites(trace: dict[str, Any]) -> None:
         raise ValueError(f"fit_evidence needs continuous latent sites; {found}.")
 
 
-def _starts(
-    model: Callable[..., Any], statistics: SufficientStatistics, key: jax.Array | None, count: int
-) -> tuple[Callable[..., Any], Any, list[dict[str, jax.Array]]]:
-    """The model as it can be compiled, the statistics on the device, and unconstrained starts."""
-    data = jax.device_put(statistics)
-    fixed = jax.random.key(0)
-    try:
-        hash(model)
-    except TypeError:
-        model = functools.partial(model)
-    try:
-        first = _start(model, data, fixed, MEDIAN_OF)
-    except (ConcretizationTypeError, TracerArrayConversionError, TracerIntegerConversionError):
-        # The model reads its statistics on the host: it is compiled for these alone.
-        model, data = functools.partial(_of_these, model, statistics), None
-        first = _start(model, data, fixed, MEDIAN_OF)
-    keys = jax.random.split(fixed if key is None else key, count)[1:]
-    return model, data, [first, *(_start(model, data, each, 1) for each in keys)]
+def _start(model: Callable[..., Any], num_draws: int, statistics: Any, key: jax.Array) -> dict[str, jax.Array]:
+    return unconstrained_medians(model, statistics, key, num_draws)
 
 
-def _of_these(model: Callable[..., Any], statistics: SufficientStatistics, _: None) -> None:
-    model(statistics)
-
-
-_start = jax.jit(unconstrained_medians, static_argnums=(0, 3))
-
-
-@functools.partial(jax.jit, static_argnums=0)
 def _joint_density(model: Callable[..., Any], statistics: Any, z: dict[str, Any]) -> Any:
     """Density of the sites in their own units at unconstrained values, and its gradient in these."""
     return jax.value_and_grad(lambda z: log_density(constrained(model, z), (statistics,), {}, {})[0])(z)
 
 
-@functools.partial(jax.jit, static_argnums=0)
 def _at(model: Callable[..., Any], statistics: Any, z: dict[str, Any]) -> tuple[dict[str, Any], jax.Array]:
     """Values of the sites at unconstrained values, and the log evidence there."""
     trace = log_density(constrained(model, z), (statistics,), {}, {})[1]

@@ -287,14 +287,17 @@ def test_models_that_read_the_statistics_on_the_host(noisy_line):
 
 
 def test_interrupted_it_returns_the_best_so_far(monkeypatch, problem, fit):
-    evaluate, calls = evidence_fit._joint_density, iter(range(7))
+    objective, calls = evidence_fit.Objective, iter(range(7))
 
-    def interrupted(*args):
-        if next(calls, None) is None:
-            raise KeyboardInterrupt
-        return evaluate(*args)
+    def interrupted(evaluate, precision):
+        def seven_times(vector):
+            if next(calls, None) is None:
+                raise KeyboardInterrupt
+            return evaluate(vector)
 
-    monkeypatch.setattr(evidence_fit, "_joint_density", interrupted)
+        return objective(seven_times, precision)
+
+    monkeypatch.setattr(evidence_fit, "Objective", interrupted)
     with pytest.warns(UserWarning, match="not converged: interrupted. This is the best point so far"):
         stopped = sgp.fit_evidence(MODEL, problem.statistics)
     assert not stopped.converged and stopped.num_evaluations == 7

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -101,9 +102,10 @@ def fit_evidence(
     _check_sites(draw_once(model, statistics))  # of the statistics as they are: what models refuse is refused here
     model, data, starts = _starts(model, statistics, key, num_starts)
     flat, unravel = ravel_pytree(starts[0])
+    content = _content(model, data, starts[0])
 
     def evaluate(vector: np.ndarray) -> tuple[float, np.ndarray]:
-        value, gradient = _joint_density(model, data, unravel(jnp.asarray(vector, flat.dtype)))
+        value, gradient = _joint_density(model, content, data, unravel(jnp.asarray(vector, flat.dtype)))
         return float(value), np.asarray(ravel_pytree(gradient)[0], dtype=np.float64)
 
     objective = Objective(evaluate, float(jnp.finfo(flat.dtype).eps))
@@ -131,7 +133,7 @@ def fit_evidence(
         message = f"{best.reason}; {best.step}"
     if not converged:
         checks.warn(f"fit_evidence has not converged: {message}. {_remedy(message, flat.dtype)}")
-    values, evidence = _at(model, data, unravel(jnp.asarray(x, flat.dtype)))
+    values, evidence = _at(model, content, data, unravel(jnp.asarray(x, flat.dtype)))
     return EvidenceFit(values, float(evidence), log_joint, converged, message, objective.num_evaluations)
 
 
@@ -180,19 +182,33 @@ def _of_these(model: Callable[..., Any], statistics: SufficientStatistics, _: No
     model(statistics)
 
 
+def _content(model: Callable[..., Any], statistics: Any, z: dict[str, Any]) -> tuple[str, bytes]:
+    """What the model computes: a variable that it reads from outside may have changed since it was compiled."""
+    closed = jax.make_jaxpr(lambda statistics, z: _density(model, statistics, z)[0])(statistics, z)
+    constants = b"".join(np.asarray(array).tobytes() for array in closed.consts)
+    return re.sub("0x[0-9a-f]+", "", str(closed.jaxpr)), constants
+
+
+def _density(model: Callable[..., Any], statistics: Any, z: dict[str, Any]) -> tuple[jax.Array, dict[str, Any]]:
+    """Log density of the sites in their own units at unconstrained values, and the sites."""
+    return log_density(constrained(model, z), (statistics,), {}, {})
+
+
 _start = jax.jit(unconstrained_medians, static_argnums=(0, 3))
 
 
-@functools.partial(jax.jit, static_argnums=0)
-def _joint_density(model: Callable[..., Any], statistics: Any, z: dict[str, Any]) -> Any:
-    """Density of the sites in their own units at unconstrained values, and its gradient in these."""
-    return jax.value_and_grad(lambda z: log_density(constrained(model, z), (statistics,), {}, {})[0])(z)
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def _joint_density(model: Callable[..., Any], content: Any, statistics: Any, z: dict[str, Any]) -> Any:
+    """The density and its gradient."""
+    return jax.value_and_grad(lambda z: _density(model, statistics, z)[0])(z)
 
 
-@functools.partial(jax.jit, static_argnums=0)
-def _at(model: Callable[..., Any], statistics: Any, z: dict[str, Any]) -> tuple[dict[str, Any], jax.Array]:
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def _at(
+    model: Callable[..., Any], content: Any, statistics: Any, z: dict[str, Any]
+) -> tuple[dict[str, Any], jax.Array]:
     """Values of the sites at unconstrained values, and the log evidence there."""
-    trace = log_density(constrained(model, z), (statistics,), {}, {})[1]
+    trace = _density(model, statistics, z)[1]
     sites = compressed_sites(trace).values()
     parts = [jnp.sum(log_evidence(fn.statistics, fn.prior, fn.noise_scale)) for fn in sites if hasattr(fn, "prior")]
     values = {name: trace[name]["value"] for name in z}

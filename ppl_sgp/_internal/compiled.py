@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+import re
 from collections.abc import Callable
 from typing import Any
 
 import jax
+import numpy as np
 
 #: What JAX raises where a program asks for the value of an argument while it is being compiled.
 _WANTS_VALUES = (
@@ -20,7 +23,8 @@ class Compiled:
     """``function(*static, data, *arguments)`` of a function of a module, compiled for the shapes of data and arguments.
 
     Models may read values of their data, as NumPyro's samplers let them: such a program is compiled for these data
-    alone.
+    alone. They may read variables from outside as well, which can change: what a model computes is looked at anew by
+    each instance, and compiled anew only if it differs.
 
     :param function: the same object at every call: JAX remembers its programs.
     :param static: what the program is made for, such as a model and the name of a site.
@@ -34,6 +38,7 @@ class Compiled:
     def _forget(self) -> None:
         self._data: Any = None
         self._on_device: Any = None
+        self._content: Any = None
         self._closed: Callable[..., Any] | None = None
 
     def __call__(self, data: Any, *arguments: Any) -> Any:
@@ -45,7 +50,9 @@ class Compiled:
                 self._on_device = jax.device_put(data)
         if self._closed is None and self._on_device is not None:
             try:
-                return _evaluate(self._function, self._static, self._on_device, arguments)
+                if self._content is None:
+                    self._content = _content(self._function, self._static, self._on_device, arguments)
+                return _evaluate(self._function, self._static, self._content, self._on_device, arguments)
             except _WANTS_VALUES:
                 pass
         if self._closed is None:
@@ -54,7 +61,7 @@ class Compiled:
 
     def __getstate__(self) -> dict[str, Any]:
         """Without programs and data."""
-        return {**self.__dict__, "_data": None, "_on_device": None, "_closed": None}
+        return {**self.__dict__, "_data": None, "_on_device": None, "_content": None, "_closed": None}
 
 
 class _Identity:
@@ -75,7 +82,16 @@ def _call(function: Callable[..., Any], static: tuple[Any, ...], data: Any, argu
     return function(*values, data, *arguments)
 
 
-_evaluate = jax.jit(_call, static_argnums=(0, 1))
+def _content(function: Callable[..., Any], static: tuple[Any, ...], data: Any, arguments: Any) -> tuple[str, bytes]:
+    """What is computed: the program, and the arrays that it holds."""
+    closed = jax.make_jaxpr(functools.partial(_call, function, static))(data, arguments)
+    constants = b"".join(np.asarray(array).tobytes() for array in closed.consts)
+    return re.sub("0x[0-9a-f]+", "", str(closed.jaxpr)), constants
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1, 2))
+def _evaluate(function: Callable[..., Any], static: Any, content: Any, data: Any, arguments: Any) -> Any:
+    return _call(function, static, data, arguments)
 
 
 def _hashable(value: Any) -> bool:

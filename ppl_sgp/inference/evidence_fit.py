@@ -164,14 +164,19 @@ def _start(model: Callable[..., Any], num_draws: int, statistics: Any, key: jax.
     return unconstrained_medians(model, statistics, key, num_draws)
 
 
+def _density(model: Callable[..., Any], statistics: Any, z: dict[str, Any]) -> tuple[jax.Array, dict[str, Any]]:
+    """Log density of the sites in their own units at unconstrained values, and the sites."""
+    return log_density(constrained(model, z), (statistics,), {}, {})
+
+
 def _joint_density(model: Callable[..., Any], statistics: Any, z: dict[str, Any]) -> Any:
     """Density of the sites in their own units at unconstrained values, and its gradient in these."""
-    return jax.value_and_grad(lambda z: log_density(constrained(model, z), (statistics,), {}, {})[0])(z)
+    return jax.value_and_grad(lambda z: _density(model, statistics, z)[0])(z)
 
 
 def _at(model: Callable[..., Any], statistics: Any, z: dict[str, Any]) -> tuple[dict[str, Any], jax.Array]:
     """Values of the sites at unconstrained values, and the log evidence there."""
-    trace = log_density(constrained(model, z), (statistics,), {}, {})[1]
+    trace = _density(model, statistics, z)[1]
     sites = compressed_sites(trace).values()
     parts = [jnp.sum(log_evidence(fn.statistics, fn.prior, fn.noise_scale)) for fn in sites if hasattr(fn, "prior")]
     values = {name: trace[name]["value"] for name in z}

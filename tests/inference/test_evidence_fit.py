@@ -246,6 +246,24 @@ def test_other_data_of_equal_shape_compile_nothing(compilations, problem):
     assert len(compilations) > first
 
 
+def test_a_variable_that_a_model_reads_may_change(noisy_line):
+    stats, _ = noisy_line
+    fixed = {"noise": 0.4, "scale": np.ones(2)}
+
+    def model(stats):
+        prior = sgp.DiagonalPrior(numpyro.sample("a", dist.LogNormal(0.0, 1.0)) * fixed["scale"])
+        sgp.observe("y", stats, prior, fixed["noise"])
+
+    first = sgp.fit_evidence(model, stats)
+    fixed["noise"] = 0.6
+    second = sgp.fit_evidence(model, stats)
+    fixed["scale"] = np.array([1.0, 3.0])
+    third = sgp.fit_evidence(model, stats)
+    for fit, noise, scale in ((first, 0.4, [1.0, 1.0]), (second, 0.6, [1.0, 1.0]), (third, 0.6, [1.0, 3.0])):
+        prior = sgp.DiagonalPrior(jnp.asarray(float(fit.values["a"]) * np.array(scale), jnp.result_type(float)))
+        assert fit.log_evidence == pytest.approx(float(sgp.log_evidence(stats, prior, noise)), rel=1e-5)
+
+
 def coarse(stats):
     """Values are rounded to whole nats, gradients are not: what is left to gain cannot be found."""
     noise_scale = numpyro.sample("noise_scale", dist.LogNormal(0.0, 1.0))

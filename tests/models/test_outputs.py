@@ -9,6 +9,7 @@ from numpyro import handlers
 from numpyro.infer.util import log_density
 
 import ppl_sgp as sgp
+from ppl_sgp.diagnostics.model_checks import basis_findings
 from tests.builders import by_lane
 
 UNITS = np.array([1.0, 2e4])
@@ -141,3 +142,15 @@ def test_kernels_of_each_output(statistics, rows):
     assert kernels["covariance"].dims == ("draw", "output", "lag")
     assert kernels["spectrum"].dims == ("draw", "output", "frequency")
     np.testing.assert_allclose(kernels["covariance"][:, 1], UNITS[1] ** 2 * kernels["covariance"][:, 0], rtol=1e-4)
+
+
+def test_noise_is_compared_with_the_size_of_its_own_output(statistics):
+    """A noise of .2 is no interpolation because another column is of size 2e4."""
+    draws = {"lengthscale": np.full(3, 2.0), "amplitude": np.tile(UNITS, (3, 1))}
+    noise = np.tile([0.2, 3e3], (3, 1))
+    model = MODELS["fourier_gp"]
+    found = {finding.check for finding in basis_findings(model, {**draws, "noise_scale": noise}, statistics, None)}
+    assert "interpolation" not in found
+    noise[:, 1] = 2.0
+    found = {finding.check for finding in basis_findings(model, {**draws, "noise_scale": noise}, statistics, None)}
+    assert "interpolation" in found

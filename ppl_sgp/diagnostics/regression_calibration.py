@@ -192,9 +192,4 @@ def _checked_observations(prediction: Prediction | AveragedPrediction, y: Any) -
     y = prediction.observations("y", y, "calibrate_regression")
     if y.size == 0:
         raise ValueError("calibrate_regression: there are no rows; predict at held-out inputs first.")
-    if not np.isfinite(y).all():
-        raise ValueError(
-            f"calibrate_regression: {np.sum(~np.isfinite(y))} entries of `y` are not finite; drop those rows from `y` "
-            "and from the prediction."
-        )
     return y

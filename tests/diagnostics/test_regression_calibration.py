@@ -261,9 +261,9 @@ def test_refusals():
         ValueError, match=r"`y` must have shape \(3,\), that of the prediction; got \(3, 1\).*Predict at"
     ):
         calibrate_regression(prediction, np.zeros((3, 1)))
-    with pytest.raises(ValueError, match=r"\(3, 2\); got \(3,\)"):
+    with pytest.raises(ValueError, match=r"\(3, 2\), that of the prediction; got \(3,\)"):
         calibrate_regression(prediction_of(np.zeros((2, 2, 3)), 1.0, 1.0), np.zeros(3))
-    with pytest.raises(ValueError, match=r"`y` is not finite, first in row 1. Predict without"):
+    with pytest.raises(ValueError, match=r"`y` has 2 of 3 rows with entries that are not finite"):
         calibrate_regression(prediction, [0.0, np.nan, np.inf])
     with pytest.raises(ValueError, match="no rows"):
         calibrate_regression(prediction_of(np.zeros((2, 0)), 1.0, 1.0), np.zeros(0))

@@ -35,7 +35,7 @@ class ExactFit(NamedTuple):
     :ivar log_evidence: in nats.
     :ivar scaling: factors of the lengthscales, shape (d,).
     :ivar amplitude: the factor of the kernel's standard deviation.
-    :ivar noise_scale: shape (q,).
+    :ivar noise_scale: shape (1,).
     """
 
     log_evidence: float
@@ -50,7 +50,7 @@ class Comparison(NamedTuple):
     :ivar num_rows: k.
     :ivar of_basis: log evidence of the basis at the draw that is best for it, in nats.
     :ivar draw: that draw's sites by name.
-    :ivar noise_scale: its noise, shape (q,).
+    :ivar noise_scale: its noise, shape (1,).
     :ivar same: an exact GP at the same hyperparameters.
     :ivar best: the best exact GP that was found.
     """
@@ -72,23 +72,23 @@ def compare_with_exact(
     row_weights: np.ndarray | None = None,
     site: str | None = None,
 ) -> Comparison:
-    """Compare on at most ``ROWS`` rows, chosen at random but always the same.
+    """Compare on at most ``ROWS`` rows of one output, chosen at random but always the same.
 
     :param model: a model that knows its kernel: ``kernel_at(draw, basis)``.
     :param samples: draws with the draws along the first axis.
-    :param X: training inputs (n, d), float64; ``y`` (n,) or (n, q), ``row_weights`` (n,) or ``None``.
+    :param X: training inputs (n, d), float64; ``y`` (n,) or (n, 1), ``row_weights`` (n,) or ``None``.
     """
     chosen = np.sort(np.random.default_rng(0).choice(len(X), min(len(X), ROWS), replace=False))
     X, Y = X[chosen], y[chosen].reshape(len(chosen), -1)
     weights = np.ones(len(X)) if row_weights is None else row_weights[chosen]
-    Y, log_weights = Y * np.sqrt(weights)[:, None], 0.5 * Y.shape[1] * float(np.sum(np.log(weights)))
+    Y, log_weights = Y * np.sqrt(weights)[:, None], 0.5 * float(np.sum(np.log(weights)))
     step = max(1, len(next(iter(samples.values()))) // DRAWS)
     few = {name: values[::step] for name, values in samples.items()}
     Phi = statistics.basis.host_features(X)
 
     def implied(fn: Any, _: Any) -> tuple[Any, Any]:
         features = jnp.asarray(Phi, fn.noise_scale.dtype)
-        return features @ fn.prior.apply(features.T), jnp.broadcast_to(fn.noise_scale, (Y.shape[1],))
+        return features @ fn.prior.apply(features.T), jnp.reshape(fn.noise_scale, (1,))
 
     covariances, noises = map_sites(implied, model, few, statistics, site)
     root = np.sqrt(weights)
@@ -107,7 +107,7 @@ def compare_with_exact(
 
 
 class _Spectrum(NamedTuple):
-    """A covariance by its eigenvalues (k,), and squares of y in its eigenvectors (k, q)."""
+    """A covariance by its eigenvalues (k,), and squares of y in its eigenvectors (k, 1)."""
 
     eigenvalues: np.ndarray
     squares: np.ndarray
@@ -118,7 +118,7 @@ class _Spectrum(NamedTuple):
         return cls(values.clip(0), (vectors.T @ Y) ** 2)
 
     def log_evidence(self, scale: float, noise_scale: np.ndarray) -> float:
-        """Of ``scale·K`` and noise of standard deviations (q,)."""
+        """Of ``scale·K`` and noise of a standard deviation (1,)."""
         variance = scale * self.eigenvalues[:, None] + noise_scale**2
         return float(-0.5 * np.sum(self.squares / variance + np.log(2 * np.pi * variance)))
 
@@ -142,8 +142,8 @@ class _Search:
 
     def at(self, scaling: np.ndarray) -> ExactFit:
         """With the best amplitude and noise at given lengthscales, where the model leaves them free."""
-        spectrum, q = self.spectrum(scaling), self.Y.shape[1]
-        if q > 1 or {"amplitude", "noise_scale"} <= self.fixed:  # outputs of several units share neither
+        spectrum = self.spectrum(scaling)
+        if {"amplitude", "noise_scale"} <= self.fixed:
             return ExactFit(spectrum.log_evidence(1.0, self.noise), scaling, 1.0, self.noise)
         ratios = RATIOS * np.mean(spectrum.eigenvalues)
         if "noise_scale" in self.fixed:

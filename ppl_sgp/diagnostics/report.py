@@ -20,6 +20,8 @@ from .kernel_error import knows_its_kernel
 from .model_checks import approximates, basis_findings, domain_findings, pareto_findings, prior_findings
 from .sampling_checks import chain_findings, sampler_findings
 
+#: Share of the mean square of y that may be noise before it is asked whether the basis hides what is not.
+MUCH_NOISE = 0.5
 #: Draws that the basis is looked at with.
 LOOKED_AT = 50
 
@@ -124,7 +126,11 @@ def report(
     if X_new is not None:
         findings += domain_findings(statistics, X_new)
     if rows is None:
-        exact = ", and whether an exact GP does better" if knows_its_kernel(model) else ""
+        exact = ""
+        if knows_its_kernel(model):
+            share = np.median(samples.get("noise_scale", np.zeros(1))) ** 2 / statistics.output_scale**2
+            exact = ", and whether an exact GP does better"
+            exact += f" (this run calls {share:.0%} of y noise, as a poor basis does)" if share > MUCH_NOISE else ""
         not_checked.append(f"leave-one-out{exact}; pass the training rows as `X` and `y`.")
     else:
         if knows_its_kernel(model) and statistics.num_outputs > 1:

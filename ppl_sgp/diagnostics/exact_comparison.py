@@ -19,7 +19,6 @@ from ..bases.frozen_kernel import evaluate
 from ..kernels import Kernel
 from ..posteriors.posterior import Posterior
 from ..priors import WeightPrior
-from ..priors.members import single_priors
 
 #: Rows that are compared on, and posterior draws of which the best counts for the basis.
 ROWS, DRAWS = 300, 8
@@ -38,7 +37,7 @@ class ExactFit(NamedTuple):
     :ivar log_evidence: in nats.
     :ivar scaling: factors of the lengthscales, shape (d,).
     :ivar amplitude: the factor of the kernel's standard deviation.
-    :ivar noise_scale: shape (q,).
+    :ivar noise_scale: shape (1,).
     """
 
     log_evidence: float
@@ -53,7 +52,7 @@ class Comparison(NamedTuple):
     :ivar num_rows: k.
     :ivar of_basis: log evidence of the basis at the draw that is best for it, in nats.
     :ivar draw: that draw's sites by name.
-    :ivar noise_scale: its noise, shape (q,).
+    :ivar noise_scale: its noise, shape (1,).
     :ivar same: an exact GP at the same hyperparameters.
     :ivar best: the best exact GP that was found.
     """
@@ -69,20 +68,19 @@ class Comparison(NamedTuple):
 def compare_with_exact(
     posterior: Posterior, X: np.ndarray, y: np.ndarray, row_weights: np.ndarray | None = None
 ) -> Comparison:
-    """Compare on at most ``ROWS`` rows, chosen at random but always the same.
+    """Compare on at most ``ROWS`` rows of one output, chosen at random but always the same.
 
     :param posterior: of a model that knows its kernel: ``kernel_at(draw, basis)``.
-    :param X: training inputs (n, d), float64; ``y`` (n,) or (n, q), ``row_weights`` (n,) or ``None``.
+    :param X: training inputs (n, d), float64; ``y`` (n,) or (n, 1), ``row_weights`` (n,) or ``None``.
     """
     chosen = np.sort(np.random.default_rng(0).choice(len(X), min(len(X), ROWS), replace=False))
     X, Y = X[chosen], y[chosen].reshape(len(chosen), -1)
     weights = np.ones(len(X)) if row_weights is None else row_weights[chosen]
-    Y, log_weights = Y * np.sqrt(weights)[:, None], 0.5 * Y.shape[1] * float(np.sum(np.log(weights)))
+    Y, log_weights = Y * np.sqrt(weights)[:, None], 0.5 * float(np.sum(np.log(weights)))
     few, model, basis = posterior.spaced(DRAWS), posterior.model, posterior.statistics.basis
     parameters = few.marginal_parameters("report")
     covariances = _implied(parameters.prior, basis.host_features(X))
-    noises = np.asarray(parameters.noise_scale, dtype=np.float64).reshape(few.num_draws, -1)
-    noises = np.broadcast_to(noises, (few.num_draws, Y.shape[1]))
+    noises = np.asarray(parameters.noise_scale, dtype=np.float64).reshape(few.num_draws, 1)
     root = np.sqrt(weights)
     values = [
         _Spectrum.of(root[:, None] * np.asarray(K, dtype=np.float64) * root, Y).log_evidence(1.0, noise)
@@ -100,17 +98,17 @@ def compare_with_exact(
 
 @jax.jit
 def _implied(priors: WeightPrior, Phi: Any) -> jax.Array:
-    """The covariance of f at rows with features (k, m) at each draw, of the first output: (S, k, k)."""
+    """The covariance of f at rows with features (k, m) at each draw, (S, k, k)."""
 
     def at(prior: WeightPrior) -> jax.Array:
         features = jnp.asarray(Phi, checks.common_dtype(*jax.tree.leaves(prior)))
-        return features @ single_priors(prior)[0].apply(features.T)
+        return features @ prior.apply(features.T)
 
     return jax.lax.map(at, priors)
 
 
 class _Spectrum(NamedTuple):
-    """A covariance by its eigenvalues (k,), and squares of y in its eigenvectors (k, q)."""
+    """A covariance by its eigenvalues (k,), and squares of y in its eigenvectors (k, 1)."""
 
     eigenvalues: np.ndarray
     squares: np.ndarray
@@ -121,7 +119,7 @@ class _Spectrum(NamedTuple):
         return cls(values.clip(0), (vectors.T @ Y) ** 2)
 
     def log_evidence(self, scale: float, noise_scale: np.ndarray) -> float:
-        """Of ``scale·K`` and noise of standard deviations (q,)."""
+        """Of ``scale·K`` and noise of a standard deviation (1,)."""
         variance = scale * self.eigenvalues[:, None] + noise_scale**2
         return float(-0.5 * np.sum(self.squares / variance + np.log(2 * np.pi * variance)))
 
@@ -145,8 +143,8 @@ class _Search:
 
     def at(self, scaling: np.ndarray) -> ExactFit:
         """With the best amplitude and noise at given lengthscales, where the model leaves them free."""
-        spectrum, q = self.spectrum(scaling), self.Y.shape[1]
-        if q > 1 or {"amplitude", "noise_scale"} <= self.fixed:  # outputs of several units share neither
+        spectrum = self.spectrum(scaling)
+        if {"amplitude", "noise_scale"} <= self.fixed:
             return ExactFit(spectrum.log_evidence(1.0, self.noise), scaling, 1.0, self.noise)
         ratios = RATIOS * np.mean(spectrum.eigenvalues)
         if "noise_scale" in self.fixed:

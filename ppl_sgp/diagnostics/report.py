@@ -18,6 +18,8 @@ from .kernel_checks import exact_findings, kernel_findings
 from .model_checks import basis_findings, domain_findings, pareto_findings, prior_findings
 from .sampling_checks import chain_findings, sampler_findings
 
+#: Share of the mean square of y that may be noise before it is asked whether the basis hides what is not.
+MUCH_NOISE = 0.5
 #: Draws that the basis is looked at with.
 LOOKED_AT = 50
 
@@ -122,10 +124,16 @@ def report(
     if X_new is not None:
         findings += domain_findings(statistics, X_new)
     if rows is None:
-        exact = ", and whether an exact GP does better" if knows_its_kernel else ""
+        exact = ""
+        if knows_its_kernel:
+            share = np.median(of_run.samples.get("noise_scale", np.zeros(1))) ** 2 / statistics.output_scale**2
+            exact = ", and whether an exact GP does better"
+            exact += f" (this run calls {share:.0%} of y noise, as a poor basis does)" if share > MUCH_NOISE else ""
         not_checked.append(f"leave-one-out{exact}; pass the training rows as `X` and `y`.")
     else:
-        if knows_its_kernel:
+        if knows_its_kernel and statistics.num_outputs > 1:
+            not_checked.append("whether an exact GP does better; of several outputs, report on each alone.")
+        elif knows_its_kernel:
             findings += exact_findings(looked_at, *rows)
         if of_run.num_draws < LEAST_DRAWS:
             not_checked.append(f"leave-one-out; {of_run.num_draws} draws are too few, {LEAST_DRAWS} at least.")

@@ -302,6 +302,15 @@ def test_inputs_that_are_not_finite(statistics):
             sgp.report(Run(model, draws_of()), statistics, X_new=np.full((2, 6), wrong))
 
 
+@pytest.mark.parametrize(("noise", "said"), [(0.9, True), (0.1, False)])
+def test_much_noise_asks_for_the_rows(rng, noise, said):
+    X = rng.random((100, 1))
+    stats = sgp.sufficient_statistics(sgp.LaplaceBasis.from_data(X, 20), X, rng.standard_normal(100))
+    fixed = sgp.models.basis_gp(lengthscale=0.15, amplitude=1.0, noise_scale=dist.LogNormal(0.0, 2.0))
+    text = str(sgp.report(Run(fixed, {"noise_scale": draws_of(log_noise=np.log(noise))["noise_scale"]}), stats))
+    assert "whether an exact GP does better" in text and ("of y noise, as a poor basis does" in text) == said
+
+
 def test_an_improper_prior_and_few_draws(statistics):
     def improper(stats):
         scale = numpyro.sample("scale", dist.ImproperUniform(dist.constraints.positive, (), ()))

@@ -15,7 +15,7 @@ from .._internal import checks
 from ..priors import DiagonalPrior, WeightPrior
 from ..sites.discrete_relaxation import DEFAULT_WIDTH, DiscreteRelaxation
 from ..statistics.statistics import SufficientStatistics
-from .problem import LevelPrior, noise_levels, require_one_output
+from .problem import LevelPrior, noise_levels, require_in_range, require_one_output
 
 #: Levels of a weight, if nobody says how many.
 NUM_LEVELS = 15
@@ -90,6 +90,7 @@ def placement(
         )
     rotated = statistics.rotate(gaussian)
     gram, projection = rotated.moments.gram, rotated.moments.feature_output
+    require_in_range(float(np.max(gram)) ** 0.5, noise_scales)
     # The evidence of each noise level; of rotated weights the prior is N(0, I).
     variance = noise_scales[:, None] ** 2
     gain = projection**2 / (variance + gram) - rotated.moments.sum_squares / len(gram)
@@ -118,8 +119,9 @@ def gaussian_prior(prior: Any) -> WeightPrior | None:
     """
     if isinstance(prior, WeightPrior):
         return prior
-    while isinstance(prior, Independent):
-        prior = prior.base_dist
+    shape: tuple[int, ...] = ()
+    while isinstance(prior, (Independent, dist.ExpandedDistribution)):
+        shape, prior = (*prior.batch_shape, *prior.event_shape), prior.base_dist
     if not isinstance(prior, dist.Normal):
         return None
     if np.any(np.asarray(prior.loc)):
@@ -127,7 +129,7 @@ def gaussian_prior(prior: Any) -> WeightPrior | None:
             "direct: a normal prior must have mean zero; subtract the function of the mean weights from y, or state "
             "levels with `sgp.DiscreteRelaxation`."
         )
-    return DiagonalPrior(prior.scale)
+    return DiagonalPrior(np.broadcast_to(prior.scale, shape or prior.batch_shape))
 
 
 def _grids(mean: np.ndarray, deviation: np.ndarray, scale: np.ndarray, num_levels: int) -> tuple[LevelPrior, float]:

@@ -94,6 +94,9 @@ class LinearPosterior(DiscretePosterior):
     def quantize(self, key: jax.Array | None = None) -> QuantizedWeights:
         """Integer codes of one weight vector, for storage and integer arithmetic.
 
+        Of the features of :attr:`basis`: rotated ones, unless levels were given or ``rotate=False``; to predict from
+        codes of those the rotation is needed, b² numbers.
+
         :param key: a JAX random key, for a draw from the posterior; ``None`` takes each weight's most probable level.
         :raises ValueError: if levels are not multiples of a common step.
         """

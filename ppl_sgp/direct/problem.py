@@ -15,6 +15,9 @@ from .._internal import checks
 from ..sites.discrete_relaxation import DiscreteRelaxation
 from ..statistics.statistics import SufficientStatistics
 
+#: Of features times weights over the noise: squares of more than this, times n, may overflow.
+LARGEST = 1e100
+
 
 @dataclasses.dataclass(frozen=True)
 class MixturePrior:
@@ -128,13 +131,16 @@ class Problem:
         require_one_output(statistics)
         moments = statistics.moments
         scales, log_prior = noise_levels(noise_scale)
+        gram = np.diag(moments.gram) if moments.gram.ndim == 1 else np.ascontiguousarray(moments.gram)
+        levels = LevelPrior.of(prior, statistics.num_features if num_weights is None else num_weights)
+        require_in_range(float(np.diag(gram).max()) ** 0.5 * float(np.abs(levels.levels).max()), scales)
         return cls(
-            gram=np.diag(moments.gram) if moments.gram.ndim == 1 else np.ascontiguousarray(moments.gram),
+            gram=gram,
             projection=np.asarray(moments.feature_output),
             sum_squares=float(moments.sum_squares),
             num_rows=float(moments.num_rows),
             log_weights=0.5 * float(moments.log_weights),
-            prior=LevelPrior.of(prior, statistics.num_features if num_weights is None else num_weights),
+            prior=levels,
             noise_scales=scales,
             log_noise_prior=log_prior,
         )
@@ -169,6 +175,15 @@ def require_one_output(statistics: Any) -> None:
         raise ValueError(
             "direct needs the statistics of one output, y of shape (n,), from sgp.sufficient_statistics; fit "
             "several outputs one at a time."
+        )
+
+
+def require_in_range(largest: float, noise_scales: np.ndarray) -> None:
+    """Refuse the largest norm of a feature times a weight that overflows in units of the noise, squared."""
+    if not largest < LARGEST * noise_scales.min():
+        raise ValueError(
+            f"direct: features times weights reach {largest:.3g} with noise of {noise_scales.min():.3g}, too far apart "
+            "for float64 arithmetic; raise `noise_scale`, or rescale the basis or the prior."
         )
 
 

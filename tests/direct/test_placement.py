@@ -128,6 +128,17 @@ def test_noise_far_below_the_prior_is_no_error(ratio, rng):
     np.testing.assert_allclose(placed.predict(Phi).mean, Phi[:, 0], atol=1e-6 + 10 / ratio)
 
 
+def test_normal_priors_may_be_given_in_several_ways(rng):
+    stats = sgp.sufficient_statistics(IdentityBasis(2), rng.normal(size=(9, 2)), np.ones(9))
+    normal = dist.Normal(0.0, 0.7)
+    bounds = [
+        sgp.direct.fit(stats, each, noise_scale=0.5).elbo
+        for each in (normal, normal.expand([2]), normal.expand([2]).to_event(1), dist.Normal(0.0, np.full(2, 0.7)),
+                     sgp.DiagonalPrior(0.7), sgp.DensePrior(0.49 * np.eye(2)))
+    ]  # fmt: skip
+    np.testing.assert_allclose(bounds, bounds[0], rtol=1e-6)
+
+
 def test_refusals(rng):
     stats = sgp.sufficient_statistics(IdentityBasis(2), rng.normal(size=(5, 2)), np.ones(5))
     relaxed, dense = sgp.DiscreteRelaxation(dist.Normal(0.0, 1.0)), sgp.DensePrior(np.eye(2))
@@ -143,6 +154,11 @@ def test_refusals(rng):
             stats, dist.Normal(0.0, 1.0), 1.0, num_levels=True
         ),
         "must be a normal or a weight prior": lambda: sgp.direct.place_levels(stats, relaxed, 1.0),
+        "too far apart for float64": lambda: sgp.direct.fit(stats, dist.Normal(0.0, 1e80), noise_scale=1e-80),
+        "noise of 1e-80, too far apart": lambda: sgp.direct.fit(
+            stats, sgp.DiscreteRelaxation(dist.Normal(0.0, 1e80)), noise_scale=1e-80
+        ),
+        "must have 2 weights; got 3": lambda: sgp.direct.fit(stats, dist.Normal(0.0, 1.0).expand([3]), noise_scale=1.0),
         "must be positive": lambda: sgp.direct.place_levels(stats, dist.Normal(0.0, 1.0), -1.0),
         "one output": lambda: sgp.direct.place_levels(np.ones(3), dist.Normal(0.0, 1.0), 1.0),
     }.items():

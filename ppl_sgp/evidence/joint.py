@@ -118,13 +118,13 @@ def _solve(design: Design, parameters: Parameters) -> tuple[jax.Array, jax.Array
 
 def _factor(design: Design, parameters: Parameters) -> jax.Array:
     covariance = parameters.covariance / parameters.noise_scale**2
-    if design.prior is None or design.factor is None:
+    R, prior = design.factor, design.prior
+    if R is None or prior is None:
         return cholesky(covariance)
-    m = design.factor.shape[1]
 
     def by_qr() -> jax.Array:
-        F = design.prior.apply_root(jnp.eye(m, dtype=covariance.dtype))
-        return qr_factor((design.factor @ F / parameters.noise_scale).T)
+        F = prior.apply_root(jnp.eye(R.shape[1], dtype=R.dtype))
+        return qr_factor((R @ F / parameters.noise_scale).T)
 
     return jax.lax.cond(jnp.trace(covariance) < SAFE_SIZE, lambda: cholesky(covariance), by_qr)
 

@@ -69,4 +69,7 @@ def kind_beside(total: Moments) -> type[Moments] | None:
 def fewest_rows(rows: np.ndarray) -> np.ndarray:
     """Rows (at most as many as columns) with the same products: those that are not zero, or the factor of their QR."""
     rows = rows[np.any(rows != 0, axis=1)]
-    return rows if len(rows) <= rows.shape[1] else np.linalg.qr(rows, mode="r")
+    if len(rows) <= rows.shape[1]:
+        return rows
+    root: np.ndarray = np.linalg.qr(rows, mode="r")  # type: ignore[assignment]
+    return root

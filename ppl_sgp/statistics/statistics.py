@@ -282,7 +282,7 @@ class SufficientStatistics:
         rotation[:, : len(singular)] /= units
         moments = self.moments.plain(gram=norms**2, feature_output=(projection[..., :-1] * norms).T)
         # Not compressed again, which would take rss from sums.
-        compressed = compressed_of(moments, norms, projection, np.count_nonzero(norms), None, None)
+        compressed = compressed_of(moments, norms, projection, int(np.count_nonzero(norms)), None, None)
         return with_compressed(RotatedBasis(self.basis, rotation, normalised), moments, compressed)
 
     def with_projection(self, projection: Any) -> SufficientStatistics:

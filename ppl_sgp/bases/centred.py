@@ -20,7 +20,7 @@ from .._internal.pytree import pytree_dataclass, static
 from .._internal.random import random_key
 from ..kernels import Kernel
 from .basis import Basis
-from .frozen_kernel import covariances, evaluate, share_far
+from .frozen_kernel import covariances, evaluate_rows, share_far
 from .inputs import point_set
 
 
@@ -141,7 +141,7 @@ class CentredBasis(Basis):
             )
 
     def features(self, X: Any, xp: ModuleType) -> Any:
-        features = evaluate(covariances, (self.kernel, self.centres), X, xp)
+        features = evaluate_rows(covariances, (self.kernel, self.centres), X, xp, len(self.centres))
         return xp.concatenate([features, xp.ones_like(X[:, :1])], axis=1) if self.bias else features
 
 

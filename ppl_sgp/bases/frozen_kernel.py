@@ -21,6 +21,8 @@ from .basis import Basis, common_variance
 
 #: Rows whose correlation with the nearest point of the box around the points is below this are out of the domain.
 FAR = 0.1
+#: Numbers of features that are evaluated together.
+BLOCK_SIZE = 2**21
 #: Eigenvalues below this share of the largest are rounding errors.
 ROUNDING = 1e-14
 
@@ -121,6 +123,24 @@ def evaluate(function: Callable[..., Any], tree: Any, X: Any, xp: ModuleType) ->
         with jax.enable_x64(True), jax.ensure_compile_time_eval():
             return np.asarray(jax.jit(function)(_cast(tree, X.dtype), X))
     return function(_cast(tree, X.dtype), X)
+
+
+def evaluate_rows(function: Callable[..., Any], tree: Any, X: Any, xp: ModuleType, width: int) -> Any:
+    """:func:`evaluate` of a function of each row by itself, shape (n, width), for NumPy inputs a block at a time.
+
+    Compiled products of whole matrices become fifty times slower from a size on: 4,000 rows of 4,000 features took
+    110 s, of 3,000 features 3 s.
+    """
+    size = max(1, BLOCK_SIZE // width)
+    if xp is not np or len(X) <= size:
+        return evaluate(function, tree, X, xp)
+    out = np.empty((len(X), width))
+    for start in range(0, len(X), size):
+        block = X[start : start + size]
+        # The last block repeats its last row, so that all have one shape.
+        padded = np.concatenate([block, np.repeat(block[-1:], size - len(block), axis=0)])
+        out[start : start + size] = evaluate(function, tree, padded, np)[: len(block)]
+    return out
 
 
 def covariances(tree: tuple[Any, ...], X: jax.Array) -> jax.Array:

@@ -17,7 +17,7 @@ import numpy as np
 from .._internal import checks
 from .._internal.pytree import pytree_dataclass, static
 from ..kernels import Kernel
-from .frozen_kernel import FrozenKernelBasis, eigenpairs, evaluate, freeze, whitening
+from .frozen_kernel import FrozenKernelBasis, eigenpairs, evaluate, evaluate_rows, freeze, whitening
 from .separable import one_dimensional, share_outside
 
 #: A grid that keeps less than this share of the prior variance is announced.
@@ -131,7 +131,7 @@ class GridEigenBasis(FrozenKernelBasis):
 
     def features(self, X: Any, xp: ModuleType) -> Any:
         tree = (self.kernels, self.points, self.eigenvalues, self.eigenvectors, self.indices)
-        return evaluate(_product_over_inputs, tree, X, xp)
+        return evaluate_rows(_product_over_inputs, tree, X, xp, self.num_features)
 
 
 def largest_products(log_factors: list[np.ndarray], number: int) -> tuple[np.ndarray, np.ndarray]:

@@ -16,7 +16,16 @@ import numpy as np
 from .._internal import checks
 from .._internal.pytree import pytree_dataclass, static
 from ..kernels import Kernel
-from .frozen_kernel import FrozenKernelBasis, covariances, eigenpairs, evaluate, freeze, share_far, whitening
+from .frozen_kernel import (
+    FrozenKernelBasis,
+    covariances,
+    eigenpairs,
+    evaluate,
+    evaluate_rows,
+    freeze,
+    share_far,
+    whitening,
+)
 from .inputs import point_set
 
 
@@ -85,7 +94,7 @@ class NystromBasis(FrozenKernelBasis):
 
     def features(self, X: Any, xp: ModuleType) -> Any:
         tree = (self.kernel, self.inducing_points, self.eigenvalues, self.eigenvectors)
-        return evaluate(_whitened, tree, X, xp)
+        return evaluate_rows(_whitened, tree, X, xp, len(self.inducing_points))
 
 
 def _diagonal(kernel: Kernel, X: jax.Array) -> jax.Array:

@@ -10,6 +10,7 @@ import numpy as np
 
 from .._internal import checks
 from .._internal.logits import log_averages
+from ..models.class_prediction import ClassPrediction
 from ..posteriors.predict import prediction_inputs
 from .posterior import FunctionPrediction, LinearPosterior
 
@@ -24,7 +25,10 @@ class DiscreteClassifier(LinearPosterior):
         and last the bound itself.
     :ivar converged: whether the scheme ended by itself.
     :ivar reason: why it stopped, in words.
+    :ivar classes: the labels of the two classes, shape (2,); f is the logit of the second.
     """
+
+    classes: np.ndarray
 
     @property
     def mixture(self) -> tuple[np.ndarray, np.ndarray]:
@@ -43,39 +47,35 @@ class DiscreteClassifier(LinearPosterior):
         return DiscreteClassPrediction(self, X_new, max_memory)
 
 
-class DiscreteClassPrediction(FunctionPrediction):
-    """A posterior predictive of labels; made by :meth:`DiscreteClassifier.predict`. f is the logit of label 1."""
+class DiscreteClassPrediction(FunctionPrediction, ClassPrediction):
+    """A posterior predictive of two classes; made by :meth:`DiscreteClassifier.predict`. f is the logit of the second.
+
+    Probabilities average the logistic function over a normal with the exact mean and variance of f, a sum over b
+    weights.
+    """
+
+    def __init__(self, fit: DiscreteClassifier, X_new: np.ndarray, max_memory: float) -> None:
+        FunctionPrediction.__init__(self, fit, X_new, max_memory)
+        ClassPrediction.__init__(self, fit.classes)
 
     @cached_property
-    def probabilities(self) -> np.ndarray:
-        """Probabilities of the labels 0 and 1, shape (n_new, 2).
-
-        The average of the logistic function over a normal with the exact mean and variance of f, a sum over b weights.
-        """
-        return np.exp(self._log_probabilities)
-
-    @cached_property
-    def _log_probabilities(self) -> np.ndarray:
+    def log_probabilities(self) -> np.ndarray:
+        """Logarithms of the probabilities of both classes, shape (n_new, 2)."""
         return log_averages(self.mean[:, None], np.sqrt(self.variance)[:, None, None])
 
-    def log_density(self, labels: Any) -> np.ndarray:
-        """Log probability of each of the given labels, in nats, shape (n_new,).
 
-        :param labels: 0 or 1 (or booleans), shape (n_new,).
-        :raises ValueError: for labels of another shape, or other than 0 and 1.
-        """
-        codes = binary_labels(labels, len(self.mean), "log_density")
-        return self._log_probabilities[np.arange(len(codes)), codes]
+def two_classes(labels: Any, num_rows: int, owner: str) -> tuple[np.ndarray, np.ndarray]:
+    """The labels of two classes, (2,), and the number of the class of each row, (n,).
 
-
-def binary_labels(labels: Any, num_rows: int, owner: str) -> np.ndarray:
-    """Labels as integers 0 and 1, checked."""
+    Labels are any two, in ascending order, or 0 and 1 or Booleans, of which all may be alike.
+    """
     labels = checks.class_labels(labels, num_rows, owner)
-    numeric = labels.dtype.kind in "biuf"
-    if not numeric or not np.isin(labels, (0, 1)).all():
-        shown = np.unique(labels[~np.isin(labels, (0, 1))])[:5].tolist() if numeric else f"dtype {labels.dtype}"
+    classes = np.unique(labels)
+    if labels.dtype.kind in "biuf" and np.isin(classes, (0, 1)).all():
+        classes = np.array([0, 1]).astype(labels.dtype)
+    if len(classes) != 2:
         raise ValueError(
-            f"{owner}: `labels` must be 0 or 1, or booleans; got {shown}. Use `labels == positive`, with the label "
-            "that is to count as 1; drop rows without a label."
+            f"{owner}: `labels` must be of two classes; got {len(classes)}: {classes[:5].tolist()}. Of more, use "
+            "`labels == positive`, one after the other; of one, use 0 and 1."
         )
-    return labels.astype(int)
+    return classes, np.searchsorted(classes, labels)

@@ -15,7 +15,7 @@ from tqdm.auto import tqdm
 from .._internal import checks
 from .._internal.random import random_key
 from ..bases.basis import Basis
-from .classifier import DiscreteClassifier, binary_labels
+from .classifier import DiscreteClassifier, two_classes
 from .logistic_bounds import BOUNDS, LogitObjective, QuadraticObjective, negative_divergence
 from .maximise import INTERRUPTED, Run
 from .posterior import feature_blocks
@@ -63,7 +63,8 @@ def fit_logistic(
 
     :param basis: of the features φ; b of them.
     :param X: training inputs, shape (n, d).
-    :param labels: 0 or 1 (or booleans), shape (n,). If all are alike the prior still bounds the weights.
+    :param labels: of two classes, shape (n,): any two labels, of which the larger is the second, or 0 and 1 or
+        booleans. If all are 0, or all 1, the prior still bounds the weights.
     :param prior: a :class:`~ppl_sgp.DiscreteRelaxation` of batch shape () or (b,), or a list of one for each weight;
         factorised.
     :param bound: ``"jaakkola"``, ``"jensen"`` or ``"taylor"``.
@@ -73,7 +74,7 @@ def fit_logistic(
     :param tolerance: stop when ten iterations gain less than this many nats, default 1e-5; not with minibatches,
         which make all their steps.
     :param progress: show a progress bar with the bound. Interrupting returns what was reached.
-    :raises ValueError: for inputs not finite or of other shapes, labels other than 0 and 1, a mixture prior, or
+    :raises ValueError: for inputs not finite or of other shapes, labels of other than two classes, a mixture prior, or
         a bound that overflows.
     :warns UserWarning: if L-BFGS has not converged.
 
@@ -89,14 +90,14 @@ def fit_logistic(
         >>> result.predict([[0.0], [0.9]]).probabilities[:, 1].round().tolist()
         [1.0, 0.0]
     """
-    X, signs, levels = _checked(basis, X, labels, prior, bound, max_iterations)
+    X, classes, signs, levels = _checked(basis, X, labels, prior, bound, max_iterations)
     if batch_size is not None:
         if tolerance is not None:
             raise ValueError(
                 "direct.fit_logistic: `tolerance` does not go with `batch_size`: minibatches make `max_iterations` "
                 "steps. Leave it out."
             )
-        return _by_minibatches(basis, X, signs, levels, bound, batch_size, key, max_iterations, progress)
+        return _by_minibatches(basis, X, classes, signs, levels, bound, batch_size, key, max_iterations, progress)
     if key is not None:
         raise ValueError("direct.fit_logistic: `key` is for minibatches; pass `batch_size` too, or leave it out.")
     signed = _signed_features(basis, X, signs, levels)
@@ -111,12 +112,13 @@ def fit_logistic(
                 run = run.fresh()
                 log_probs, trace = objective.distribution(run.maximise(objective, log_probs.ravel())), run.trace
     run.warn_unless_converged("direct.fit_logistic")
-    return DiscreteClassifier(basis, levels.levels, log_probs, np.array(trace), run.converged, run.reason)
+    return DiscreteClassifier(basis, levels.levels, log_probs, np.array(trace), run.converged, run.reason, classes)
 
 
 def _by_minibatches(
     basis: Basis,
     X: np.ndarray,
+    classes: np.ndarray,
     signs: np.ndarray,
     prior: LevelPrior,
     bound: str,
@@ -159,7 +161,7 @@ def _by_minibatches(
     total = negative_divergence(prior, log_probs)[0]
     for block, Phi in feature_blocks(basis, X, BLOCK):
         total += BOUNDS[bound](signs[block, None] * Phi, prior.levels, log_probs)[0]
-    return DiscreteClassifier(basis, prior.levels, log_probs, np.array([*trace, total]), False, reason)
+    return DiscreteClassifier(basis, prior.levels, log_probs, np.array([*trace, total]), False, reason, classes)
 
 
 def random_batches(key: jax.Array, num_rows: int, batch_size: int) -> Iterator[np.ndarray]:
@@ -193,17 +195,18 @@ def _in_range(value: float, bound: str) -> float:
 
 def _checked(
     basis: Basis, X: Any, labels: Any, prior: Any, bound: str, max_iterations: Any
-) -> tuple[np.ndarray, np.ndarray, LevelPrior]:
-    """Inputs in float64, labels as ±1, and the prior."""
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, LevelPrior]:
+    """Inputs in float64, the two classes, labels as ±1, and the prior."""
     owner = "direct.fit_logistic"
     if bound not in BOUNDS:
         raise ValueError(f"{owner}: `bound` must be one of {sorted(BOUNDS)}; got {bound!r}.")
     checks.whole_number("max_iterations", max_iterations, 1, owner)
     X = checks.finite_inputs(X, basis.input_dim, owner)
-    signs = 2.0 * binary_labels(labels, len(X), owner) - 1.0
+    classes, codes = two_classes(labels, len(X), owner)
+    signs = 2.0 * codes - 1.0
     levels = LevelPrior.of(prior, basis.num_features)
     if len(levels.log_weights) > 1:
         raise ValueError(f"{owner}: `prior` must be factorised; got a mixture of {len(levels.log_weights)} components.")
     if not np.isfinite(levels.log_probs).all():
         raise ValueError(f"{owner}: `prior` has levels of probability zero; leave them out.")
-    return X, signs, levels
+    return X, classes, signs, levels

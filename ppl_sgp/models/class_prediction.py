@@ -9,12 +9,15 @@ from typing import Any
 import jax
 import numpy as np
 
+from .._internal import checks
+from .._internal.random import random_key
+
 
 class ClassPrediction(abc.ABC):
     """Posterior predictive of one of K classes at each of n_new inputs.
 
-    Made by ``predict`` of the classifiers: :func:`~ppl_sgp.fit_relevance_classifier` and
-    :func:`~ppl_sgp.models.relevance_vector_classifier`.
+    Made by ``predict`` of the classifiers: :func:`~ppl_sgp.fit_relevance_classifier`,
+    :func:`~ppl_sgp.models.relevance_vector_classifier` and :func:`~ppl_sgp.direct.fit_logistic`.
 
     :param classes: the labels of the classes, in the order of the columns of probabilities, shape (K,).
     """
@@ -43,9 +46,8 @@ class ClassPrediction(abc.ABC):
         :param labels: shape (n_new,).
         :raises ValueError: for labels of another shape, or of classes that were not seen.
         """
-        labels, rows = np.asarray(labels), len(self.log_probabilities)
-        if labels.shape != (rows,):
-            raise ValueError(f"log_density: `labels` must have shape ({rows},); got {labels.shape}.")
+        rows = len(self.log_probabilities)
+        labels = checks.class_labels(labels, rows, "log_density")
         known = np.isin(labels, self.classes)
         if not known.all():
             shown = np.unique(labels[~known])[:5].tolist()
@@ -60,5 +62,6 @@ class ClassPrediction(abc.ABC):
         :param key: a JAX random key.
         :param num_draws: draws of each.
         """
-        gumbel = np.asarray(jax.random.gumbel(key, (num_draws, *self.log_probabilities.shape)))
+        checks.whole_number("num_draws", num_draws, 1, "sample")
+        gumbel = np.asarray(jax.random.gumbel(random_key(key, "sample"), (num_draws, *self.log_probabilities.shape)))
         return self.classes[np.argmax(self.log_probabilities + gumbel, axis=-1)]

@@ -18,21 +18,18 @@ from ..sites.tracing import is_improper
 
 
 def log_densities_at(
-    model: Callable[..., Any], observed: str, latent: tuple[str, ...], data: Any, draws: dict[str, Any]
-) -> tuple[dict[str, jax.Array], jax.Array]:
-    """Log densities (S,) of each latent site under its prior, and of the observed site, at draws along a first axis.
+    model: Callable[..., Any], sites: tuple[str, ...], data: Any, draws: dict[str, Any]
+) -> dict[str, jax.Array]:
+    """Log density (S,) of each of some sites at draws along a first axis, summed over elements.
 
-    Those of latent sites are in the sites' own units, given the sites that their priors depend on, summed over
-    elements. Improper priors have none.
+    In the sites' own units, given the sites that they depend on. Improper priors have none. What the other sites would
+    cost, such as the evidence, the compiler leaves out.
     """
     seeded = handlers.seed(model, jax.random.key(0))
 
-    def total(density: Any) -> jax.Array:
-        return jnp.sum(jnp.asarray(density))
-
-    def at(draw: dict[str, Any]) -> tuple[dict[str, jax.Array], jax.Array]:
+    def at(draw: dict[str, Any]) -> dict[str, jax.Array]:
         densities, trace = compute_log_probs(seeded, (data,), {}, draw)
-        proper = [name for name in latent if not is_improper(trace[name]["fn"])]
-        return {name: total(densities[name]) for name in proper}, total(densities[observed])
+        proper = [name for name in sites if not is_improper(trace[name]["fn"])]
+        return {name: jnp.sum(jnp.asarray(densities[name])) for name in proper}
 
     return jax.lax.map(at, draws)

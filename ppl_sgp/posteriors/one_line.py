@@ -131,9 +131,11 @@ def to_arviz(
 ) -> Any:
     """ArviZ's container for a run: ``InferenceData`` (ArviZ 0.23) or ``DataTree`` (1.x).
 
-    Groups: ``posterior`` and ``sample_stats`` always. With ``X`` and ``y``: ``log_likelihood``, holding the
-    *leave-one-out* densities ``log p(y_i | y_-i, θ)`` that ``az.loo`` should be given for a collapsed
-    model (:func:`~ppl_sgp.leave_one_out`); ``posterior_predictive``, one joint draw of y a posterior
+    Groups: ``posterior``, ``sample_stats`` and ``log_prior`` always. With ``X`` and ``y``: ``log_likelihood``, holding
+    the *leave-one-out* densities ``log p(y_i | y_-i, θ)`` that ``az.loo`` should be given for a collapsed
+    model (:func:`~ppl_sgp.leave_one_out`). They do not sum to the likelihood of θ, so they have an axis more, of length
+    one, which makes ArviZ's power scaling refuse them; for that pass ``log_likelihood="evidence"``, after which the
+    group holds ``log p(y | θ)`` at each draw. With rows also ``posterior_predictive``, one joint draw of y a posterior
     draw; ``observed_data``, the real y; ``constant_data``, X. With ``X_new``: ``predictions`` and
     ``predictions_constant_data``. Dimensions are ``obs`` (``new_obs``), ``input`` and, with several
     outputs, ``output``; pass ``coords`` to label them. Column names of a data frame label ``input``. Sites over
@@ -162,7 +164,7 @@ def to_arviz(
         >>> mcmc.run(jax.random.key(1), stats, extra_fields=sgp.EXTRA_FIELDS)
         >>> idata = sgp.to_arviz(mcmc, stats, X=X, y=y)
         >>> dict(idata["log_likelihood"]["y"].sizes)
-        {'chain': 1, 'draw': 10, 'obs': 30}
+        {'chain': 1, 'draw': 10, 'obs': 30, 'latent-obs_var': 1}
     """
     of_run = posterior(mcmc.sampler.model, mcmc, statistics, site=site, max_memory=max_memory)
     return of_run.to_arviz(X, y, X_new, **options)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import numpy as np
@@ -100,18 +100,16 @@ class Posterior:
 
         In the site's own units, given the sites that its prior depends on. Improper priors have none.
         """
-        return self._log_densities[0]
+        return self._log_densities(self.latent_names)
 
     @cached_property
     def log_evidence(self) -> np.ndarray:
         """``log p(y | θ_s)`` at each draw, shape (draws,), in nats; given the weights, if the model keeps them."""
-        return self._log_densities[1]
+        return self._log_densities((self.site,))[self.site]
 
-    @cached_property
-    def _log_densities(self) -> tuple[dict[str, np.ndarray], np.ndarray]:
-        compiled = Compiled(log_densities_at, self.model, self.site, self.latent_names)
-        densities = compiled(self.run.data, self.latent)
-        return jax.tree.map(lambda values: np.asarray(values, dtype=np.float64), densities)
+    def _log_densities(self, sites: tuple[str, ...]) -> dict[str, np.ndarray]:
+        densities = Compiled(log_densities_at, self.model, sites)(self.run.data, self.latent)
+        return {name: np.asarray(values, dtype=np.float64) for name, values in densities.items()}
 
     def take(self, indices: Any) -> Posterior:
         """The posterior of chosen draws, as if of one chain.
@@ -209,6 +207,7 @@ class Posterior:
         row_weights: Any = None,
         row_weights_new: Any = None,
         predictive: bool = True,
+        log_likelihood: Literal["leave_one_out", "evidence"] = "leave_one_out",
         key: jax.Array | None = None,
         coords: dict[str, Any] | None = None,
         dims: dict[str, list[str]] | None = None,
@@ -221,6 +220,9 @@ class Posterior:
         :param row_weights: the relative noise precisions given to ``sufficient_statistics``, if any.
         :param row_weights_new: those of the new rows.
         :param predictive: whether to draw from the posterior predictive at the training rows.
+        :param log_likelihood: what the group of that name holds: ``"leave_one_out"`` densities of the rows, for
+            ``az.loo`` and ``az.compare``; or the log ``"evidence"`` at each draw, which is the likelihood of the
+            hyperparameters, for power scaling (``az.psens``).
         :param key: a JAX random key for predictive draws; default one that follows from the run's last state.
         :param coords: labels by dimension.
         :param dims: dimensions by variable, for the model's own sites; default what the model names itself, by plates
@@ -234,6 +236,7 @@ class Posterior:
             row_weights=row_weights,
             row_weights_new=row_weights_new,
             predictive=predictive,
+            log_likelihood=log_likelihood,
             key=key,
             coords=coords,
             dims=dims,

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 #: ``mcmc.run(key, stats, extra_fields=sgp.EXTRA_FIELDS)``.
 EXTRA_FIELDS = ("potential_energy", "energy", "num_steps", "accept_prob")
 
+#: An axis of length one of leave-one-out densities. They do not sum to the log likelihood, and ArviZ's functions that
+#: would sum them (power scaling) stack all rows on an axis of this name: they refuse, and ``az.loo`` does not mind.
+NO_LIKELIHOOD = "latent-obs_var"
+
 
 def container(
     posterior: Posterior,
@@ -28,6 +32,7 @@ def container(
     row_weights: Any = None,
     row_weights_new: Any = None,
     predictive: bool = True,
+    log_likelihood: str = "leave_one_out",
     key: jax.Array | None = None,
     coords: dict[str, Any] | None = None,
     dims: dict[str, list[str]] | None = None,
@@ -41,6 +46,8 @@ def container(
         )
     if X_new is None and row_weights_new is not None:
         raise ValueError("to_arviz: `row_weights_new` are those of new rows; pass `X_new` too, or leave them out.")
+    if log_likelihood not in ("leave_one_out", "evidence"):
+        raise ValueError(f"to_arviz: `log_likelihood` must be 'leave_one_out' or 'evidence'; got {log_likelihood!r}.")
     features = dict(posterior.statistics.basis.feature_coords)
     names = {"feature": features.pop("feature")} if features else {}
     coords = {**names, **_default_coords(X, X_new), **(coords or {})}
@@ -50,13 +57,18 @@ def container(
     datasets: dict[str, xr.Dataset] = {}
     if X is not None:
         pointwise = posterior.leave_one_out(X, y, row_weights=row_weights)
-        datasets["log_likelihood"] = groups.by_draw(pointwise, "obs").assign_attrs(
-            quantity="leave-one-out densities log p(y_i | y_-i, theta)"
-        )
+        left_out = groups.by_draw(pointwise, "obs").expand_dims({NO_LIKELIHOOD: 1}, axis=-1)
+        datasets["log_likelihood"] = left_out.assign_attrs(quantity="leave-one-out densities log p(y_i | y_-i, theta)")
         if predictive:
             datasets["posterior_predictive"] = groups.predictive(keys[0], X, row_weights, "obs")
         datasets["observed_data"] = groups.of_rows({posterior.site: y}, "obs")
         datasets["constant_data"] = groups.of_rows({"X": X}, "obs")
+    if posterior.run.model is not None:
+        log_prior = {name: groups.by_draw(values, "")[posterior.site] for name, values in posterior.log_prior.items()}
+        datasets["log_prior"] = xr.Dataset(log_prior)
+    if log_likelihood == "evidence":
+        evidence = groups.by_draw(posterior.log_evidence, "")
+        datasets["log_likelihood"] = evidence.assign_attrs(quantity="log evidence log p(y | theta)")
     if X_new is not None:
         datasets["predictions"] = groups.predictive(keys[1], X_new, row_weights_new, "new_obs")
         datasets["predictions_constant_data"] = groups.of_rows({"X": X_new}, "new_obs")

@@ -350,9 +350,9 @@ WIDE = sgp.DiscreteRelaxation(dist.Normal(0.0, 1.0), support=[-1.0, 1.0])
         ({"X": np.zeros((0, 4)), "labels": []}, "`X` has no rows"),
         ({"X": np.full((8, 4), 1e60)}, "too large for float64 arithmetic"),
         ({"labels": np.ones(7)}, "`labels` must have shape \\(8,\\).*got \\(7,\\)"),
-        ({"labels": [1, -1, 1, -1, 1, 1, 1, 2]}, "must be 0 or 1, or booleans; got \\[-1, 2\\].*labels == positive"),
+        ({"labels": [1, -1, 1, -1, 1, 1, 1, 2]}, "must be of two classes; got 3: \\[-1, 1, 2\\].*labels == positive"),
         ({"labels": np.full(8, np.nan)}, "`labels` must all be numbers.*none missing; row 0 is .*nan.*Drop"),
-        ({"labels": ["a"] * 8}, "must be 0 or 1, or booleans; got dtype"),
+        ({"labels": ["a"] * 8}, "must be of two classes; got 1: \\['a'\\].*use 0 and 1"),
         ({"prior": dist.Normal(0.0, 1.0)}, "`prior` must be a sgp.DiscreteRelaxation"),
         ({"prior": sgp.direct.MixturePrior([WIDE, WIDE], [0.5, 0.5])}, "must be factorised; got a mixture of 2"),
         (
@@ -386,7 +386,7 @@ def test_a_taylor_bound_that_overflows_is_refused():
 
 def test_predictions_refuse_other_labels(fits):
     prediction = fits["jaakkola"].predict(np.zeros((2, 4)))
-    with pytest.raises(ValueError, match="log_density: `labels` must be 0 or 1"):
+    with pytest.raises(ValueError, match=r"log_density: labels \[.*\] are not among the classes \[0, 1\]"):
         prediction.log_density([0, 3])
     with pytest.raises(ValueError, match="must have shape \\(2,\\)"):
         prediction.log_density([0])

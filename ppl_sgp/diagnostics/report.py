@@ -97,7 +97,7 @@ def report(
     of_run = mcmc if isinstance(mcmc, Posterior) else posterior(mcmc.sampler.model, mcmc, statistics, site=site)
     run, statistics, looked_at = of_run.run, of_run.statistics, of_run.spaced(LOOKED_AT)
     if X_new is not None:
-        X_new, _ = prediction_inputs(X_new, None, statistics.basis.input_dim)
+        X_new, _ = prediction_inputs(X_new, None, statistics.basis.input_dim, "report")
     container, rows = None, None
     if X is not None:
         container = of_run.to_arviz(X, y, row_weights=row_weights, predictive=False)  # it checks the rows as well

@@ -133,11 +133,13 @@ def to_arviz(
 
     Groups: ``posterior``, ``sample_stats`` and ``log_prior`` always. With ``X`` and ``y``: ``log_likelihood``, holding
     the *leave-one-out* densities ``log p(y_i | y_-i, θ)`` that ``az.loo`` should be given for a collapsed
-    model (:func:`~ppl_sgp.leave_one_out`). They do not sum to the likelihood of θ, so they have an axis more, of length
-    one, which makes ArviZ's power scaling refuse them; for that pass ``log_likelihood="evidence"``, after which the
-    group holds ``log p(y | θ)`` at each draw. With rows also ``posterior_predictive``, one joint draw of y a posterior
+    model (:func:`~ppl_sgp.leave_one_out`); ``posterior_predictive``, one joint draw of y a posterior
     draw; ``observed_data``, the real y; ``constant_data``, X. With ``X_new``: ``predictions`` and
-    ``predictions_constant_data``. Dimensions are ``obs`` (``new_obs``), ``input`` and, with several
+    ``predictions_constant_data``. Leave-one-out densities do not sum to the likelihood of θ: the name of their
+    dimension of rows, ``latent-obs_var``, makes ArviZ's power scaling refuse them. For that pass
+    ``log_likelihood="evidence"``, after which the group holds ``log p(y | θ)`` at each draw.
+
+    Dimensions of other groups are ``obs`` (``new_obs``), ``input`` and, with several
     outputs, ``output``; pass ``coords`` to label them. Column names of a data frame label ``input``. Sites over
     ``feature`` are named by the basis, if it names its features: a :class:`~ppl_sgp.CentredBasis` after its centres,
     whose positions are the coordinate ``centre``.
@@ -164,7 +166,7 @@ def to_arviz(
         >>> mcmc.run(jax.random.key(1), stats, extra_fields=sgp.EXTRA_FIELDS)
         >>> idata = sgp.to_arviz(mcmc, stats, X=X, y=y)
         >>> dict(idata["log_likelihood"]["y"].sizes)
-        {'chain': 1, 'draw': 10, 'obs': 30, 'latent-obs_var': 1}
+        {'chain': 1, 'draw': 10, 'latent-obs_var': 30}
     """
     of_run = posterior(mcmc.sampler.model, mcmc, statistics, site=site, max_memory=max_memory)
     return of_run.to_arviz(X, y, X_new, **options)

@@ -251,9 +251,8 @@ class Posterior:
         :param path: the file; an existing one is replaced only once the new one is complete.
         """
         run = self.run.stored(site_dims(self.run))
-        basis, moments = self.statistics.basis, self.statistics.moments
         stored = StoredPosterior(run, self.parameters(), self.site, self.latent_names)
-        write(path, {"posterior": stored, "basis": basis, "moments": moments})
+        write(path, {"posterior": stored, **self.statistics.parts})
 
 
 def posterior(
@@ -289,7 +288,7 @@ def posterior(
     run = run_of(draws, model, statistics)
     observed = observed_site(model, statistics, site)
     latent = latent_draws(observed, run.samples)
-    draws_of_site = ModelDraws(model, statistics, observed, latent)
+    draws_of_site = ModelDraws(model, statistics, observed, latent, len(next(iter(run.samples.values()))))
     return Posterior(run, draws_of_site, observed.name, tuple(latent), max_memory)
 
 
@@ -317,7 +316,7 @@ def load_posterior(path: Any, model: Callable[..., Any] | None = None, *, max_me
     stored = parts.get("posterior")
     if not isinstance(stored, StoredPosterior):
         raise ValueError(f"{path} holds {sorted(parts)}, not a posterior as its `save` writes it.")
-    statistics = SufficientStatistics(parts["basis"], parts["moments"])
+    statistics = SufficientStatistics.of_parts(parts, path)
     draws = StoredDraws(statistics, stored.parameters)
     return Posterior(stored.run.run(model, statistics), draws, stored.site, stored.latent, max_memory)
 
@@ -332,7 +331,8 @@ def latent_draws(observed: ObservedSite, samples: dict[str, np.ndarray]) -> dict
         )
     chosen = {name: samples[name] for name in observed.latent}
     for name, shape in observed.latent.items():
-        if chosen[name].shape[1:] != shape:
+        drawn = chosen[name].shape[1:]  # of one number for all elements, as well
+        if len(drawn) > len(shape) or np.broadcast_shapes(drawn, shape) != shape:
             by_chain = chosen[name].shape[2:] == shape
             raise ValueError(
                 f"The draws of {name!r} must have shape (draws, {', '.join(map(str, shape))}); got "

@@ -39,15 +39,17 @@ def predict_with(
     return Prediction(*common)
 
 
-def prediction_inputs(X_new: Any, row_weights: Any, input_dim: int) -> tuple[np.ndarray, np.ndarray]:
+def prediction_inputs(
+    X_new: Any, row_weights: Any, input_dim: int, owner: str = "predict"
+) -> tuple[np.ndarray, np.ndarray]:
     """New inputs and the weights of their rows, checked, in float64."""
     if not checks.is_concrete(X_new):
         raise ValueError(
             "predict runs on the host and cannot be traced. For derivatives or inside `jit` use "
             "`posterior = sgp.weight_posterior(stats, prior, noise_scale)` and `stats.basis(X_new) @ posterior.mean`."
         )
-    X_new = np.asarray(checks.inputs_matrix(X_new, input_dim, "predict", "X_new")).astype(np.float64, copy=False)
-    checks.require_finite("X_new", X_new, "predict")
+    X_new = np.asarray(checks.inputs_matrix(X_new, input_dim, owner, "X_new")).astype(np.float64, copy=False)
+    checks.require_finite("X_new", X_new, owner)
     if row_weights is None:
         return X_new, np.ones(len(X_new))
-    return X_new, checks.row_precisions(row_weights, len(X_new), "predict").astype(np.float64, copy=False)
+    return X_new, checks.row_precisions(row_weights, len(X_new), owner).astype(np.float64, copy=False)

@@ -99,7 +99,7 @@ def run_of(draws: Any, model: Callable[..., Any], data: Any) -> Run:
     if callable(getattr(draws, "get_samples", None)):
         return _of_mcmc(draws, model, data)
     samples = getattr(draws, "samples", draws)
-    if not isinstance(samples, Mapping) or not all(isinstance(name, str) for name in samples):
+    if not isinstance(samples, Mapping) or not samples or not all(isinstance(name, str) for name in samples):
         raise ValueError(
             "Draws must be a NumPyro MCMC after its run, or a dictionary of arrays by site name such as "
             f"`mcmc.get_samples()`; got {type(draws).__name__}."
@@ -116,7 +116,10 @@ def run_of(draws: Any, model: Callable[..., Any], data: Any) -> Run:
 
 
 def _of_mcmc(mcmc: Any, model: Callable[..., Any], data: Any) -> Run:
-    samples = {} if mcmc.last_state is None else mcmc.get_samples(group_by_chain=True)
+    try:
+        samples = mcmc.get_samples(group_by_chain=True)
+    except AssertionError:  # NumPyro's answer before `run`
+        samples = {}
     by_chain = {name: np.asarray(values) for name, values in samples.items()}
     if not by_chain or min(values.shape[1] for values in by_chain.values()) == 0:
         raise ValueError("The MCMC has no draws. Call `mcmc.run(key, statistics)` with `num_samples` > 0 first.")
@@ -124,11 +127,14 @@ def _of_mcmc(mcmc: Any, model: Callable[..., Any], data: Any) -> Run:
     extra = {name: np.asarray(values) for name, values in fields.items() if not isinstance(values, (dict, tuple))}
     depth = getattr(mcmc.sampler, "_max_tree_depth", None)
     deepest = None if depth is None else int(np.max(depth))
-    return Run(by_chain, extra, _unused_key_data(mcmc.last_state.rng_key), model, data, None, deepest)
+    return Run(by_chain, extra, _unused_key_data(getattr(mcmc, "last_state", None)), model, data, None, deepest)
 
 
-def _unused_key_data(state_key: jax.Array) -> np.ndarray:
+def _unused_key_data(state: Any) -> np.ndarray:
     """From the first chain's key after its last draw."""
+    state_key = getattr(state, "rng_key", None)
+    if state_key is None:
+        return np.zeros(2, np.uint32)
     typed = jax.numpy.issubdtype(state_key.dtype, jax.dtypes.prng_key)
     numbers = jax.random.key_data(state_key) if typed else state_key
     first = jax.random.wrap_key_data(numbers.reshape(-1, numbers.shape[-1])[0])

@@ -92,19 +92,26 @@ class ModelDraws(SiteDraws):
     :param data: its argument.
     :param observed: its observed site.
     :param latent: draws of its latent sites, each with the draws along the first axis.
+    :param num_draws: how many.
     """
 
     def __init__(
-        self, model: Callable[..., Any], data: Any, observed: ObservedSite, latent: dict[str, np.ndarray]
+        self,
+        model: Callable[..., Any],
+        data: Any,
+        observed: ObservedSite,
+        latent: dict[str, np.ndarray],
+        num_draws: int,
     ) -> None:
         self._data, self._latent = data, latent
-        self.statistics, self.num_draws = observed.statistics, len(next(iter(latent.values())))
+        self.statistics, self.num_draws = observed.statistics, num_draws
         self._of = model, observed.name
         self._compiled = Compiled(_parameters_at, *self._of)
 
     def parameters(self, indices: np.ndarray) -> SiteParameters:
         """The parameters at chosen draws, stacked."""
-        return self._compiled(self._data, {name: values[indices] for name, values in self._latent.items()})
+        chosen = {name: values[indices] for name, values in self._latent.items()}
+        return self._compiled(self._data, chosen, np.arange(len(indices)))
 
     def take(self, indices: np.ndarray) -> ModelDraws:
         """Chosen draws."""
@@ -115,7 +122,7 @@ class ModelDraws(SiteDraws):
     def structure(self) -> SiteParameters:
         """Shapes and dtypes of the parameters at one draw, stacked."""
         first = {name: values[:1] for name, values in self._latent.items()}
-        return jax.eval_shape(lambda: _parameters_at(*self._of, self._data, first))
+        return jax.eval_shape(lambda: _parameters_at(*self._of, self._data, first, np.arange(1)))
 
 
 class StoredDraws(SiteDraws):
@@ -142,11 +149,15 @@ class StoredDraws(SiteDraws):
         return jax.eval_shape(lambda: self.parameters(np.arange(1)))
 
 
-def _parameters_at(model: Callable[..., Any], site: str, data: Any, draws: dict[str, Any]) -> SiteParameters:
-    def at(draw):
-        return parameters_of(compressed_sites(trace_at(model, data, draw))[site])
+def _parameters_at(
+    model: Callable[..., Any], site: str, data: Any, draws: dict[str, Any], numbers: Any
+) -> SiteParameters:
+    """At each draw; their ``numbers`` say how many there are of a model that holds everything fixed."""
 
-    return jax.lax.map(at, draws)
+    def at(numbered):
+        return parameters_of(compressed_sites(trace_at(model, data, numbered[1]))[site])
+
+    return jax.lax.map(at, (numbers, draws))
 
 
 @functools.singledispatch

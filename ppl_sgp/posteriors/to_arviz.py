@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 #: ``mcmc.run(key, stats, extra_fields=sgp.EXTRA_FIELDS)``.
 EXTRA_FIELDS = ("potential_energy", "energy", "num_steps", "accept_prob")
 
-#: An axis of length one of leave-one-out densities. They do not sum to the log likelihood, and ArviZ's functions that
-#: would sum them (power scaling) stack all rows on an axis of this name: they refuse, and ``az.loo`` does not mind.
+#: The dimension of rows of leave-one-out densities, labelled by the coordinate ``obs``. They do not sum to the log
+#: likelihood, and ArviZ's functions that would sum them (power scaling) stack all rows on a new dimension of this name:
+#: they refuse, and ``az.loo`` does not mind.
 NO_LIKELIHOOD = "latent-obs_var"
 
 
@@ -57,7 +58,7 @@ def container(
     datasets: dict[str, xr.Dataset] = {}
     if X is not None:
         pointwise = posterior.leave_one_out(X, y, row_weights=row_weights)
-        left_out = groups.by_draw(pointwise, "obs").expand_dims({NO_LIKELIHOOD: 1}, axis=-1)
+        left_out = groups.by_draw(pointwise, "obs").rename_dims(obs=NO_LIKELIHOOD)
         datasets["log_likelihood"] = left_out.assign_attrs(quantity="leave-one-out densities log p(y_i | y_-i, theta)")
         if predictive:
             datasets["posterior_predictive"] = groups.predictive(keys[0], X, row_weights, "obs")

@@ -96,7 +96,8 @@ def moments_of_arrays(
             bar.update(len(rows))
     if checkpoint is not None:
         checkpoint.require_no_more(len(starts))
-    moments = sums.moments()
+    with np.errstate(over="ignore", invalid="ignore"):  # refused here
+        moments = sums.moments()
     if not all(np.isfinite(squares).all() for squares in (np.diagonal(moments.gram), moments.sum_squares)):
         raise ValueError("sufficient_statistics: the sums of squares are too large for float64. Rescale `X` or `y`.")
     return moments if kind or not isinstance(moments, RootMoments) else dataclasses.replace(moments, required=False)

@@ -60,7 +60,7 @@ def sum_devices(basis: Basis, X: jax.Array, y: Any, row_weights: Any, chunk_size
             f"{ROWS}features of {type(basis).__name__} are not finite at row {bad_row} of `X`. Leave such rows out, or "
             "make features that are finite there."
         )
-    if not (np.isfinite(np.diagonal(gram)).all() and np.isfinite(described["sum_squares"]).all()):
+    if not (np.isfinite(np.diagonal(gram)).all() and np.isfinite(described["output_products"]).all()):
         raise ValueError(f"{ROWS}squares of features or of `y` are too large for float64. Rescale the inputs or `y`.")
     return Moments(gram=gram, feature_output=feature_output, **described)
 

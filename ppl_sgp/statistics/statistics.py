@@ -321,9 +321,14 @@ class SufficientStatistics:
             Its folder must exist.
         :raises ValueError: if the basis holds a function, or if ``path`` is no plain file.
         """
+        write(path, self.parts)
+
+    @property
+    def parts(self) -> dict[str, Any]:
+        """What files hold of it, by name."""
         parts = {"basis": self.basis, "moments": self.moments}
         # Rotated sums have lost the digits of a small rss.
-        write(path, parts | ({"compressed": self.compressed} if self.is_diagonal else {}))
+        return parts | ({"compressed": self.compressed} if self.is_diagonal else {})
 
     @classmethod
     def load(cls, path: Any) -> SufficientStatistics:
@@ -332,7 +337,14 @@ class SufficientStatistics:
         :param path: the file.
         :raises ValueError: if the file is damaged, foreign, or of a newer format.
         """
-        parts = read(path)
+        return cls.of_parts(read(path), path)
+
+    @classmethod
+    def of_parts(cls, parts: dict[str, Any], path: Any) -> SufficientStatistics:
+        """From the :attr:`parts` of a file.
+
+        :raises ValueError: if they are no statistics, or do not fit together.
+        """
         if not (isinstance(parts.get("basis"), Basis) and isinstance(parts.get("moments"), Moments)):
             raise ValueError(f"{path} holds {sorted(parts)}, not sufficient statistics as their `save` writes them.")
         require_consistent(parts["basis"], parts["moments"], path)

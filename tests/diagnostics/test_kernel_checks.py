@@ -40,7 +40,7 @@ def draws(lengthscale=None, **values):
 
 
 def found(model, samples, stats, X, y, row_weights=None):
-    return list(exact_findings(model, samples, stats, X, y, row_weights, None))
+    return list(exact_findings(sgp.posterior(model, samples, stats), X, y, row_weights))
 
 
 def lengthscale_named(finding):
@@ -60,7 +60,7 @@ def test_evidences_are_those_of_dense_normals(rng, weighted):
     basis = sgp.FourierBasis.from_data(jax.random.key(0), X, 20)
     stats = sgp.sufficient_statistics(basis, X, y, row_weights=omega)
     one = {"lengthscale": np.array([[0.3, 0.5]]), "amplitude": np.array([1.2]), "noise_scale": np.array([0.4])}
-    compared = compare_with_exact(sgp.models.fourier_gp(), one, stats, X, y, omega)
+    compared = compare_with_exact(sgp.posterior(sgp.models.fourier_gp(), one, stats), X, y, omega)
     over = np.ones(40) if omega is None else 1 / omega
     Phi = basis.host_features(X)
     kernel = sgp.SquaredExponential(np.array([0.3, 0.5]), 1.2)
@@ -165,7 +165,7 @@ def test_good_and_poor_bases_of_each_family(name, rows_given, rng):
     model = sgp.models.fourier_gp() if isinstance(basis, sgp.FourierBasis) else sgp.models.basis_gp()
     for lengthscale, expected in ((good, []), (poor, ["poor kernel"])):
         samples = draws(lengthscale, amplitude=1.0, noise_scale=0.1)
-        findings = list(kernel_findings(model, samples, stats, None, X if rows_given else None))
+        findings = list(kernel_findings(sgp.posterior(model, samples, stats), X if rows_given else None))
         assert [each.check for each in findings] == expected
 
 
@@ -179,8 +179,8 @@ def test_bases_of_one_kernel_are_judged_where_the_rows_are(make, rng):
         stats = sgp.sufficient_statistics(make(X, m, kernel), X, rng.standard_normal(400))
         model = sgp.models.basis_gp(lengthscale=np.array([0.3, 0.3]))
         samples = draws(amplitude=1.0, noise_scale=0.1)
-        assert [each.check for each in kernel_findings(model, samples, stats, None, X)] == expected
-        assert list(kernel_findings(model, samples, stats, None, None)) == []
+        assert [each.check for each in kernel_findings(sgp.posterior(model, samples, stats), X)] == expected
+        assert list(kernel_findings(sgp.posterior(model, samples, stats), None)) == []
 
 
 def test_remedies_of_a_poor_kernel(rng):
@@ -191,11 +191,11 @@ def test_remedies_of_a_poor_kernel(rng):
         basis = sgp.LaplaceBasis.from_data(X, numbers, factors)
         stats = sgp.sufficient_statistics(basis, X, y)
         samples = draws(lengthscale, amplitude=1.0, noise_scale=0.1)
-        assert list(kernel_findings(sgp.models.basis_gp(), samples, stats, None, X)) == []
+        assert list(kernel_findings(sgp.posterior(sgp.models.basis_gp(), samples, stats), X)) == []
     kernels = [SE(0.02 * factor) for factor in (0.7, 1.0, 1.4)]
     stats = sgp.sufficient_statistics(sgp.FourierBasis.sample(jax.random.key(0), kernels, 60, 1), X, y)
     samples = draws(0.02, amplitude=1.0, noise_scale=0.1)
-    assert list(kernel_findings(sgp.models.fourier_gp(), samples, stats, None, X)) == []
+    assert list(kernel_findings(sgp.posterior(sgp.models.fourier_gp(), samples, stats), X)) == []
 
 
 @pytest.mark.end_to_end

@@ -83,7 +83,7 @@ def test_refusals():
     stats = sgp.sufficient_statistics(sgp.LaplaceBasis.from_data(X, [3, 3]), X, Y)
     own = lambda stats: sgp.observe("y", stats, sgp.DiagonalPrior(jnp.ones(9)), 0.1)  # noqa: E731
     with pytest.raises(ValueError, match="kernel of this model is not known.*`kernel=lambda"):
-        sgp.kernel_error(own, {}, stats, X)
+        sgp.kernel_error(own, draws(unused=np.ones(1)), stats, X)
     with pytest.raises(ValueError, match=r"`X`.*\(n, 2\); got \(30, 1\)"):
         sgp.kernel_error(sgp.models.basis_gp(), SAMPLES, stats, X[:, :1])
     with pytest.raises(ValueError, match="must return a kernel; got float"):

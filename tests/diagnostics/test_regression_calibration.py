@@ -172,7 +172,7 @@ def test_discrete_weights_are_mixtures_over_components_and_noise_levels(rng, max
     found = calibrate_regression(prediction, y)
     xr.testing.assert_allclose(found, calibrate_regression(expected, y), rtol=1e-7)
     np.testing.assert_allclose(found["log_density"], prediction.log_density(y), rtol=1e-12)
-    with pytest.raises(ValueError, match=r"`y` must have shape \(12,\); got \(11,\)"):
+    with pytest.raises(ValueError, match=r"`y` must have shape \(12,\), that of the prediction; got \(11,\)"):
         calibrate_regression(prediction, y[1:])
 
 

@@ -56,7 +56,7 @@ COUNTS = {
 @pytest.mark.parametrize("number", [True, 2.5, 2.0, 0, -3, "2", None, np.timedelta64(2, "s")], ids=repr)
 @pytest.mark.parametrize("name", COUNTS)
 def test_counts_are_integers(stats, name, number):
-    if number is None and name in ("num_levels", "chunk_size", "fit_logistic"):
+    if number is None and name in ("num_levels", "chunk_size", "fit_logistic", "starts of fit_evidence"):
         return  # there, the default
     with pytest.raises(ValueError, match="must be an integer of [12] or more; got"):
         COUNTS[name](stats, number)
@@ -101,7 +101,7 @@ def test_no_memory_cap(stats):
 
 @pytest.mark.parametrize("samples", [None, [0.1, 0.2], np.ones(2)], ids=["none", "list", "array"])
 def test_draws_that_are_no_dictionary(stats, samples):
-    with pytest.raises(ValueError, match=r"`samples` must be a dictionary.*Pass `mcmc.get_samples\(\)`"):
+    with pytest.raises(ValueError, match=r"a dictionary of arrays by site name such as `mcmc.get_samples\(\)`"):
         sgp.predict(model, samples, stats, X)
 
 
@@ -144,7 +144,7 @@ def test_generators_of_keys():
 
 def test_levels_are_given_or_counted():
     support = [-1.0, 0.0, 2.0]
-    with pytest.raises(ValueError, match="`num_levels` is of the default levels, and `support` gives others"):
+    with pytest.raises(ValueError, match="pass either `num_levels`.*or the levels as `support="):
         sgp.DiscreteRelaxation(dist.Normal(0.0, 1.0), num_levels=5, support=support)
     assert sgp.DiscreteRelaxation(dist.Normal(0.0, 1.0), support=support).num_levels == 3
     assert sgp.DiscreteRelaxation(dist.Normal(0.0, 1.0)).num_levels == 15
@@ -162,9 +162,10 @@ def test_row_weights_without_what_they_are_of():
 
     with pytest.raises(ValueError, match="`row_weights` are of noise, and a prediction of `parts` has none"):
         sgp.predict(stacked, DRAWS, stats, X, parts=0, row_weights=np.ones(12))
-    for function in (sgp.to_arviz, sgp.report):
+    posterior = sgp.posterior(stacked, DRAWS, stats)
+    for function in (posterior.to_arviz, lambda **options: sgp.report(posterior, **options)):
         with pytest.raises(ValueError, match="`row_weights` are those of the training rows; pass `X` and `y` too"):
-            function(None, stats, row_weights=np.ones(12))
+            function(row_weights=np.ones(12))
 
 
 FOURIER = sgp.FourierBasis.sample(KEY, KERNEL, 20, 1)

@@ -149,8 +149,12 @@ def test_noise_is_compared_with_the_size_of_its_own_output(statistics):
     draws = {"lengthscale": np.full(3, 2.0), "amplitude": np.tile(UNITS, (3, 1))}
     noise = np.tile([0.2, 3e3], (3, 1))
     model = MODELS["fourier_gp"]
-    found = {finding.check for finding in basis_findings(model, {**draws, "noise_scale": noise}, statistics, None)}
+    found = {
+        finding.check for finding in basis_findings(sgp.posterior(model, {**draws, "noise_scale": noise}, statistics))
+    }
     assert "interpolation" not in found
     noise[:, 1] = 2.0
-    found = {finding.check for finding in basis_findings(model, {**draws, "noise_scale": noise}, statistics, None)}
+    found = {
+        finding.check for finding in basis_findings(sgp.posterior(model, {**draws, "noise_scale": noise}, statistics))
+    }
     assert "interpolation" in found

@@ -82,7 +82,7 @@ def test_rows_of_other_data_are_refused(data):
         sgp.leave_one_out(MODEL, DRAWS, stats, X[:-1], y[:-1])
     with pytest.raises(ValueError, match="is not what was compressed"):
         sgp.leave_one_out(MODEL, DRAWS, stats, X, 2 * y)
-    with pytest.raises(ValueError, match="is not what was compressed"):
+    with pytest.raises(ValueError, match="`row_weights` are not those that were compressed"):
         sgp.leave_one_out(MODEL, DRAWS, stats, X, y, row_weights=omega)
 
 

@@ -1,5 +1,7 @@
 """From a real NUTS run to ArviZ: what the groups hold, and whether its LOO is that of explicit refits."""
 
+import types
+
 import jax
 import numpy as np
 import pytest
@@ -38,7 +40,7 @@ def run(relaxed):
 def test_groups_hold_the_real_data(run):
     X, y, _, _, idata = run
     expected = {"posterior", "sample_stats", "log_likelihood", "posterior_predictive", "observed_data"}
-    expected |= {"constant_data", "predictions", "predictions_constant_data"}
+    expected |= {"constant_data", "predictions", "predictions_constant_data", "log_prior"}
     assert set(groups(idata)) == expected
     np.testing.assert_array_equal(idata["observed_data"]["y"].values, y)
     np.testing.assert_array_equal(idata["constant_data"]["X"].values, X)
@@ -117,8 +119,8 @@ def test_labels_and_refusals(run):
     weeks = np.arange("2020-01-01", "2020-02-10", dtype="datetime64[D]")
     idata = sgp.to_arviz(mcmc, stats, X=X, y=y, coords={"obs": weeks, "input": ["depth"]})
     assert list(idata["constant_data"]["X"].coords["input"].values) == ["depth"]
-    assert idata["log_likelihood"]["y"].sizes["obs"] == N
-    assert set(groups(sgp.to_arviz(mcmc, stats))) == {"posterior", "sample_stats"}
+    assert idata["log_likelihood"]["y"].coords["obs"].values[0] == weeks[0]
+    assert set(groups(sgp.to_arviz(mcmc, stats))) == {"posterior", "sample_stats", "log_prior"}
     with pytest.raises(ValueError, match="both `X` and `y`"):
         sgp.to_arviz(mcmc, stats, X=X)
     with pytest.raises(ValueError, match=r"leave_one_out.*over `max_memory`.*k-th draw"):
@@ -137,7 +139,12 @@ def test_predictive_draws_follow_the_key(run):
 def test_sites_named_as_dimensions_are_refused():
     class Run:
         def get_samples(self, group_by_chain):
-            return {"draw": np.zeros((1, 5)), "noise_scale": np.ones((1, 5))}
+            return {"draw": np.zeros((1, 5)), **{name: np.ones((1, 5)) for name in PRIOR}}
+
+        def get_extra_fields(self, group_by_chain):
+            return {}
+
+        sampler = types.SimpleNamespace(model=sgp.models.fourier_gp())
 
     with pytest.raises(ValueError, match=r"ArviZ keeps the names \['draw'\].*Rename"):
         sgp.to_arviz(Run(), problem()[2])

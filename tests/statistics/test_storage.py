@@ -281,7 +281,7 @@ class LinearBasis(sgp.Basis):
     def input_dim(self):
         return self.dim
 
-    def _features(self, X, xp):
+    def features(self, X, xp):
         return -xp.concatenate([xp.ones_like(X[:, :1]), X], axis=1)
 
 

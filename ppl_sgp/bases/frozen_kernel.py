@@ -106,7 +106,7 @@ def freeze(kernel: Kernel, owner: str) -> tuple[Kernel, str]:
     units, description = [], []
     for factor in kernel.factors:
         frozen = {path: np.asarray(value, dtype=np.float64) for path, value in _leaves(factor)}
-        frozen.pop(f".{factor.amplitude_name}", None)
+        frozen.pop(".amplitude", None)
         leaves = [frozen.get(path, np.float64(1.0)) for path, _ in _leaves(factor)]
         units.append(jax.tree.unflatten(jax.tree.structure(factor), leaves))
         description.append([_name(factor), {path: value.tolist() for path, value in frozen.items()}])

@@ -35,7 +35,7 @@ class LinearBasis(Basis):
         >>> basis = sgp.LinearBasis(input_dim=2)
         >>> basis.host_features([[3.0, 4.0]]).tolist()
         [[1.0, 3.0, 4.0]]
-        >>> basis.weight_prior(sgp.Linear(amplitude=[0.5, 2.0], bias=10.0)).scale.tolist()
+        >>> basis.weight_prior(sgp.Linear(weight_scale=[0.5, 2.0], bias=10.0)).scale.tolist()
         [10.0, 0.5, 2.0]
     """
 

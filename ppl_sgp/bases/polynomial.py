@@ -126,7 +126,7 @@ class PolynomialBasis(Basis):
         The multinomial coefficients of the kernel: see :class:`~ppl_sgp.Polynomial`. A bias of zero leaves the
         monomials below the full degree without variance.
 
-        :param kernel: a :class:`~ppl_sgp.Polynomial` kernel of the basis's degree; amplitude and bias may be traced.
+        :param kernel: a :class:`~ppl_sgp.Polynomial` kernel of the basis's degree; weight_scale and bias may be traced.
         :return: a :class:`~ppl_sgp.DiagonalPrior` of shape (m,).
         :raises ValueError: for another kernel or degree, or a basis of several inputs without interactions.
         """

@@ -39,8 +39,6 @@ class Kernel(abc.ABC):
     has_spectrum: bool = False
     #: Whether the kernel is the product over inputs of :meth:`along_inputs`, and not only related to it.
     separable: bool = False
-    #: The hyperparameter whose square multiplies the kernel; ``None`` if none does.
-    amplitude_name: ClassVar[str | None] = "amplitude"
 
     @abc.abstractmethod
     def __call__(self, X: ArrayLike, X2: ArrayLike | None = None) -> Array:

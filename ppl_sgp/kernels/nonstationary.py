@@ -9,7 +9,6 @@ from __future__ import annotations
 import abc
 import functools
 import math
-from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -26,21 +25,18 @@ from .spectra import dtype_of
 
 
 class ScalarProductKernel(Kernel):
-    """What kernels of ``u(x) . u(x')`` share. One field scales the inputs, and ``bias`` is the constant."""
+    """What kernels of ``u(x) . u(x')`` share: ``weight_scale`` scales the inputs, and ``bias`` is the constant."""
 
-    _input_scale: ClassVar[str] = "amplitude"  # the field that scales inputs
+    weight_scale: ArrayLike
     bias: ArrayLike
 
     def __post_init__(self) -> None:
-        owner, fields = type(self).__name__, {"amplitude", self._input_scale}
-        for name in sorted(fields):
-            value = getattr(self, name)
-            checks.positive(name, value, owner)
-            if isinstance(value, list | tuple):  # a sequence would be a branch of the pytree, not a leaf
-                object.__setattr__(self, name, np.asarray(value, dtype=np.float64))
-            if np.ndim(value) > (name == self._input_scale):
-                wanted = "a scalar or of shape (d,)" if name == self._input_scale else "a scalar"
-                raise ValueError(f"{owner}: `{name}` must be {wanted}; got shape {np.shape(value)}.")
+        owner, scale = type(self).__name__, self.weight_scale
+        checks.positive("weight_scale", scale, owner)
+        if isinstance(scale, list | tuple):  # a sequence would be a branch of the pytree, not a leaf
+            object.__setattr__(self, "weight_scale", np.asarray(scale, dtype=np.float64))
+        if np.ndim(scale) > 1:
+            raise ValueError(f"{owner}: `weight_scale` must be a scalar or of shape (d,); got shape {np.shape(scale)}.")
         if np.ndim(self.bias) > 0:
             raise ValueError(f"{owner}: `bias` must be a scalar; got shape {np.shape(self.bias)}.")
         if checks.is_concrete(self.bias) and not 0 <= float(self.bias) < math.inf:  # type: ignore[arg-type]
@@ -57,10 +53,10 @@ class ScalarProductKernel(Kernel):
 
     def input_scales(self, input_dim: int, dtype: jnp.dtype) -> Array:
         """The constant and the scale of each input, ``(bias, scale_1, ..., scale_d)``, shape (d + 1,)."""
-        scale = getattr(self, self._input_scale)
+        scale = self.weight_scale
         if np.shape(scale) not in ((), (input_dim,)):
             raise ValueError(
-                f"{type(self).__name__}: `{self._input_scale}` has {np.size(scale)} entries but there are {input_dim} "
+                f"{type(self).__name__}: `weight_scale` has {np.size(scale)} entries but there are {input_dim} "
                 "inputs. Give one for each column of `X`, or a scalar for all."
             )
         scale = jnp.broadcast_to(jnp.asarray(scale, dtype), (input_dim,))
@@ -85,8 +81,6 @@ class ScalarProductKernel(Kernel):
 class _Power(ScalarProductKernel):
     """A power of the scalar product."""
 
-    amplitude_name = None  # theirs scales the inputs
-
     @property
     @abc.abstractmethod
     def _power(self) -> int:
@@ -103,17 +97,17 @@ class _Power(ScalarProductKernel):
 
 @pytree_dataclass
 class Linear(_Power):
-    """``amplitude**2 x . x' + bias**2``: straight lines, with normal slopes and a normal intercept.
+    """``weight_scale**2 x . x' + bias**2``: straight lines, with normal slopes and a normal intercept.
 
-    :param amplitude: standard deviation of the slopes, units of ``f`` per unit of ``x``; scalar, or (d,) for one
+    :param weight_scale: standard deviation of the slopes, units of ``f`` per unit of ``x``; scalar, or (d,) for one
         per input.
     :param bias: standard deviation of the intercept, units of ``f``; 0 for lines through the origin.
 
-    >>> float(Linear(amplitude=2.0, bias=1.0)(np.array([[3.0]]))[0, 0])
+    >>> float(Linear(weight_scale=2.0, bias=1.0)(np.array([[3.0]]))[0, 0])
     37.0
     """
 
-    amplitude: ArrayLike = 1.0
+    weight_scale: ArrayLike = 1.0
     bias: ArrayLike = 0.0
 
     _power = 1
@@ -121,15 +115,15 @@ class Linear(_Power):
 
 @pytree_dataclass
 class Polynomial(_Power):
-    """``(amplitude**2 x . x' + bias**2)**degree``: polynomials of a total degree, with normal coefficients.
+    """``(weight_scale**2 x . x' + bias**2)**degree``: polynomials of a total degree, with normal coefficients.
 
-    The product of ``degree`` linear kernels; so ``f`` has the units of ``bias**degree``, and an amplitude scales
+    The product of ``degree`` linear kernels; so ``f`` has the units of ``bias**degree``, and ``weight_scale`` scales
     inputs. A monomial ``x^a`` of total degree ``|a|`` has a coefficient of variance
-    ``degree! / (a! (degree - |a|)!) bias**(2 (degree - |a|)) prod amplitude_i**(2 a_i)``: without bias only those
+    ``degree! / (a! (degree - |a|)!) bias**(2 (degree - |a|)) prod weight_scale_i**(2 a_i)``: without bias only those
     of the full degree remain. (Rasmussen & Williams 2006, section 4.2.2.)
 
     :param degree: total degree, at least 1; static.
-    :param amplitude: scale of the inputs, units of ``bias`` per unit of ``x``; scalar, or (d,) for one per input.
+    :param weight_scale: scale of the inputs, units of ``bias`` per unit of ``x``; scalar, or (d,) for one per input.
     :param bias: constant added to the scalar product, as a square root; 0 for a homogeneous polynomial.
 
     >>> float(Polynomial(degree=3)(np.array([[2.0]]), np.array([[0.5]]))[0, 0])
@@ -137,7 +131,7 @@ class Polynomial(_Power):
     """
 
     degree: int = static()
-    amplitude: ArrayLike = 1.0
+    weight_scale: ArrayLike = 1.0
     bias: ArrayLike = 1.0
 
     def __post_init__(self) -> None:
@@ -176,10 +170,11 @@ class ArcCosine(ScalarProductKernel):
     weight_scale: ArrayLike = 1.0
     bias: ArrayLike = 1.0
 
-    _input_scale = "weight_scale"
-
     def __post_init__(self) -> None:
         super().__post_init__()
+        checks.positive("amplitude", self.amplitude, "ArcCosine")
+        if np.ndim(self.amplitude):
+            raise ValueError(f"ArcCosine: `amplitude` must be a scalar; got shape {np.shape(self.amplitude)}.")
         checks.positive("bias", self.bias, "ArcCosine")
         if isinstance(self.order, (bool, float)) or self.order not in (0, 1):
             raise ValueError(f"ArcCosine: `order` must be 0 or 1; got {self.order!r}. Order 1 is the smoother one.")

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..posteriors.arviz_compat import pareto_k
-from ..posteriors.posterior import posterior
-from ..statistics.statistics import SufficientStatistics
+from ..posteriors.posterior import Posterior
 from ._axes import axes, finite
 from .calibration import draw_pit
 
@@ -50,17 +48,7 @@ def plot_pareto_k(source: Any, *, site: str | None = None, ax: Axes | None = Non
 
 
 def plot_loo_pit(
-    model: Callable[..., Any],
-    samples: dict[str, Any],
-    statistics: SufficientStatistics,
-    X: Any,
-    y: Any,
-    *,
-    row_weights: Any = None,
-    site: str | None = None,
-    bins: int = 20,
-    max_memory: float = 2e9,
-    ax: Axes | None = None,
+    posterior: Posterior, X: Any, y: Any, *, row_weights: Any = None, bins: int = 20, ax: Axes | None = None
 ) -> Axes:
     """Histogram of leave-one-out PIT values: where each y_i lies in what the model predicts from the other rows.
 
@@ -68,15 +56,11 @@ def plot_loo_pit(
     are calibrated: a hill says too wide, a valley too narrow, a slope too low or too high. ArviZ's ``loo_pit`` is not
     this: it takes draws of the posterior predictive, which of a collapsed model have seen yᵢ. O(m²) a row and draw.
 
-    :param model: the NumPyro model, of one argument: the statistics.
-    :param samples: draws with the draws along the first axis, as ``mcmc.get_samples()``.
-    :param statistics: the statistics of exactly these rows.
+    :param posterior: from :func:`~ppl_sgp.posterior`, with the statistics of exactly these rows.
     :param X: the training inputs, shape (n, d).
     :param y: the training outputs, shape (n,) or (n, q); values of all outputs go into one histogram.
     :param row_weights: the relative noise precisions given to ``sufficient_statistics``, if any.
-    :param site: name of the observed site, if the model has several.
     :param bins: how many bars.
-    :param max_memory: bytes that the densities of all draws and rows may take.
     :param ax: axes to draw on; default those of a new figure.
     :return: the axes, with the central 99% of each count for independent uniform values.
     :raises ValueError: as :func:`~ppl_sgp.leave_one_out`, and for fewer than 25 draws, unless all are the same.
@@ -91,10 +75,10 @@ def plot_loo_pit(
         >>> stats = sgp.sufficient_statistics(sgp.LinearBasis(1), X, y)
         >>> draws = {"noise_scale": np.abs(rng.normal(0.1, 0.01, 40))}
         >>> model = sgp.models.reweighted_basis(scale=1.0)
-        >>> ax = sgp.plots.plot_loo_pit(model, draws, stats, X, y, bins=10, ax=Figure().subplots())
+        >>> posterior = sgp.posterior(model, draws, stats)
+        >>> ax = sgp.plots.plot_loo_pit(posterior, X, y, bins=10, ax=Figure().subplots())
         >>> int(sum(bar.get_height() for bar in ax.patches[:10]))
         50
     """
-    of_model = posterior(model, samples, statistics, site=site, max_memory=max_memory)
-    pit = of_model.loo_pit(X, y, row_weights=row_weights)
+    pit = posterior.loo_pit(X, y, row_weights=row_weights)
     return draw_pit(axes(ax), pit.ravel(), bins, "leave-one-out PIT")

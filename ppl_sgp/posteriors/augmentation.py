@@ -133,8 +133,8 @@ class AugmentedPrediction(Prediction):
         self._centres = centres
 
     @cached_property
-    def _moments(self) -> tuple[np.ndarray, np.ndarray]:
-        return self._moments_by_rows()  # the new features have no moments in common
+    def row_moments(self) -> tuple[np.ndarray, np.ndarray]:
+        return self._row_moments_by_components()  # the new features have no moments in common
 
     def _features_of(self, X_new: np.ndarray) -> np.ndarray:
         with warnings.catch_warnings():  # of rows far from all centres, which the new features are for

@@ -103,8 +103,9 @@ class AveragedPrediction(MixturePrediction):
         return mean, variance
 
     @cached_property
-    def _moments(self) -> tuple[np.ndarray, np.ndarray]:
-        means, variances = (np.stack(part) for part in zip(*(each._moments for each in self._predictions), strict=True))
+    def row_moments(self) -> tuple[np.ndarray, np.ndarray]:
+        pairs = [each.row_moments for each in self._predictions]
+        means, variances = (np.stack(part) for part in zip(*pairs, strict=True))
         mean = np.tensordot(self.weights, means, axes=1)
         return mean, np.tensordot(self.weights, variances + (means - mean) ** 2, axes=1)
 

@@ -59,19 +59,19 @@ class MixturePrediction(abc.ABC):
     @cached_property
     def mean(self) -> np.ndarray:
         """Mean of f, and of y, shape (n_new,)."""
-        return self.shaped(self._moments[0])
+        return self.shaped(self.row_moments[0])
 
     @cached_property
     def variance(self) -> np.ndarray:
         """Variance of f, shape (n_new,)."""
-        return self.shaped(self._moments[1])
+        return self.shaped(self.row_moments[1])
 
     @cached_property
-    def _moments(self) -> tuple[np.ndarray, np.ndarray]:
-        """Mean and variance of f, (q, n_new)."""
-        return self._moments_by_rows()
+    def row_moments(self) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and variance of f at each new row, shape (q, n_new) each."""
+        return self._row_moments_by_components()
 
-    def _moments_by_rows(self) -> tuple[np.ndarray, np.ndarray]:
+    def _row_moments_by_components(self) -> tuple[np.ndarray, np.ndarray]:
         mean, variance = np.empty((2, self.num_outputs, self.num_rows))
         for rows, means, variances in self.components(noise=False, arrays=4):
             mean[:, rows] = np.tensordot(self.component_weights, means, axes=1)

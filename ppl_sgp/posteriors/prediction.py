@@ -73,10 +73,10 @@ class Prediction(MixturePrediction):
         return mean, variance
 
     @cached_property
-    def _moments(self) -> tuple[np.ndarray, np.ndarray]:
+    def row_moments(self) -> tuple[np.ndarray, np.ndarray]:
         # Few rows go through each draw's factor, many through one factor of the covariance over all draws, in O(m²).
         if self.num_rows <= self._weights.basis.num_features:
-            return self._moments_by_rows()
+            return self._row_moments_by_components()
         loc, root = self._mixture_moments
         mean, variance = np.empty((2, self.num_outputs, self.num_rows))
         for rows in row_blocks(self.num_rows, self.rows_at_once(0)):

@@ -64,7 +64,7 @@ REFUSED = {
     "kernel": (lambda: sgp.LinearBasis(2).weight_prior(sgp.Polynomial(1)), "Linear kernel; got Polynomial.*stack"),
     "amplitudes": (
         lambda: sgp.LinearBasis(3).weight_prior(sgp.Linear([1.0, 2.0])),
-        "`amplitude` has 2 entries but there are 3 inputs",
+        "`weight_scale` has 2 entries but there are 3 inputs",
     ),
 }
 

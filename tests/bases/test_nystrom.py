@@ -19,7 +19,7 @@ KERNELS = {
     "rational quadratic": sgp.RationalQuadratic(0.5, alpha=2.0, amplitude=5.0),
     "product": sgp.Matern52([0.5, 1.0], amplitude=3.0) * SE(2.0, amplitude=2.0),
     "arc-cosine": sgp.ArcCosine(order=1, amplitude=2.0, weight_scale=[1.0, 3.0]),
-    "growing": sgp.Linear(amplitude=[1.0, 2.0], bias=0.5) * sgp.Matern12(1.0, amplitude=3.0),
+    "growing": sgp.Linear(weight_scale=[1.0, 2.0], bias=0.5) * sgp.Matern12(1.0, amplitude=3.0),
 }
 
 
@@ -111,10 +111,10 @@ def test_kernels_of_the_user():
 
 def test_amplitudes_that_scale_inputs_are_frozen(rng):
     basis = sgp.NystromBasis(rng.standard_normal((9, 2)), KERNELS["growing"])
-    prior = basis.weight_prior(sgp.Linear(amplitude=[1.0, 2.0], bias=0.5) * sgp.Matern12(1.0, amplitude=7.0))
+    prior = basis.weight_prior(sgp.Linear(weight_scale=[1.0, 2.0], bias=0.5) * sgp.Matern12(1.0, amplitude=7.0))
     np.testing.assert_allclose(prior.scale, 7, rtol=1e-6)
-    with pytest.raises(ValueError, match=r"made for `Linear.amplitude` \[1. 2.\]; got \[1. 3.\]"):
-        basis.weight_prior(sgp.Linear(amplitude=[1.0, 3.0], bias=0.5) * sgp.Matern12(1.0))
+    with pytest.raises(ValueError, match=r"made for `Linear.weight_scale` \[1. 2.\]; got \[1. 3.\]"):
+        basis.weight_prior(sgp.Linear(weight_scale=[1.0, 3.0], bias=0.5) * sgp.Matern12(1.0))
 
 
 def test_static_numbers_of_kernels_are_compared(rng):

@@ -49,7 +49,7 @@ def test_is_what_the_features_lack():
     np.testing.assert_allclose(GRID.residual_variance(X), lost(squared_exponential, corners)[None], rtol=1e-9)
     at_points = NYSTROM.residual_variance(U)
     assert at_points.dtype == np.float64 and (at_points >= 0).all() and (at_points < 1e-12).all()
-    growing = sgp.Linear(amplitude=2.0, bias=1.0)
+    growing = sgp.Linear(weight_scale=2.0, bias=1.0)
     assert sgp.NystromBasis(U, growing).residual_variance(X).max() < 1e-10  # of a kernel of rank three nothing is lost
 
 

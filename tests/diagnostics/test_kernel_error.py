@@ -67,7 +67,7 @@ def test_fixed_hyperparameters_and_shapes_are_known_to_the_model():
 
 @pytest.mark.float64_only
 def test_exact_bases_have_no_error():
-    kernel = sgp.Linear(amplitude=[0.5, 2.0], bias=1.0)
+    kernel = sgp.Linear(weight_scale=[0.5, 2.0], bias=1.0)
 
     def model(stats):
         noise_scale = numpyro.sample("noise_scale", dist.HalfNormal(1.0))

@@ -33,7 +33,7 @@ def value(kernel, x, x2):
     if isinstance(kernel, Periodic):
         sine = math.sin(math.pi * (x[0] - x2[0]) / kernel.period)
         return kernel.amplitude**2 * math.exp(-2 * sine**2 / kernel.lengthscale**2)
-    scale = kernel.weight_scale if isinstance(kernel, ArcCosine) else kernel.amplitude
+    scale = kernel.weight_scale
     u, u2 = (np.append(np.asarray(scale) * np.asarray(point, np.float64), kernel.bias) for point in (x, x2))
     if not isinstance(kernel, ArcCosine):
         return float(u @ u2) ** getattr(kernel, "degree", 1)
@@ -217,9 +217,9 @@ REFUSED = {
     "two inputs, diagonal": (lambda: Periodic(1.0, 1.0).diag(TWO), "one input"),
     "columns": (lambda: Linear()(ONE, TWO), "`X` and `X2` must have the same columns"),
     "vector": (lambda: Linear()(ONE[:, 0]), r"X\[:, None\]"),
-    "amplitude": (lambda: Linear(-1.0), "Linear: `amplitude` must be positive"),
-    "amplitudes": (lambda: Linear([1.0, 2.0])(ONE), "`amplitude` has 2 entries but there are 1 inputs"),
-    "matrix": (lambda: Linear(np.ones((2, 2))), r"`amplitude` must be a scalar or of shape \(d,\)"),
+    "amplitude": (lambda: Linear(-1.0), "Linear: `weight_scale` must be positive"),
+    "amplitudes": (lambda: Linear([1.0, 2.0])(ONE), "`weight_scale` has 2 entries but there are 1 inputs"),
+    "matrix": (lambda: Linear(np.ones((2, 2))), r"`weight_scale` must be a scalar or of shape \(d,\)"),
     "bias": (lambda: Linear(1.0, -1.0), "Linear: `bias` must be finite and at least 0.*got -1.0"),
     "biases": (lambda: Linear(1.0, np.ones(2)), "`bias` must be a scalar"),
     "degree": (lambda: Polynomial(0), "Polynomial: `degree` must be an integer of 1 or more; got 0"),

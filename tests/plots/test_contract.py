@@ -43,12 +43,13 @@ def regression():
     X = np.linspace(0, 1, 20)[:, None]
     y = X[:, 0] + 0.1 * RNG.normal(size=20)
     draws = {"noise_scale": np.linspace(0.08, 0.12, 30)}
-    return sgp.models.reweighted_basis(scale=1.0), draws, sgp.sufficient_statistics(sgp.LinearBasis(1), X, y), X, y
+    stats = sgp.sufficient_statistics(sgp.LinearBasis(1), X, y)
+    return sgp.posterior(sgp.models.reweighted_basis(scale=1.0), draws, stats), X, y
 
 
 def predictive(ax):
-    model, draws, stats, X, y = regression()
-    return plots.plot_predictive(sgp.predict(model, draws, stats, X), X, X=X, y=y, ax=ax)
+    posterior, X, y = regression()
+    return plots.plot_predictive(posterior.predict(X), X, X=X, y=y, ax=ax)
 
 
 CASES = {

@@ -131,7 +131,7 @@ def test_pit_of_several_outputs_and_weighted_rows(problem):
     omega = np.linspace(0.5, 2, 10)
     both = np.column_stack([y, -y])
     stats = sgp.sufficient_statistics(sgp.LinearBasis(1), X, both, row_weights=omega)
-    ax = plot_loo_pit(model, draws, stats, X, both, row_weights=omega, bins=4)
+    ax = plot_loo_pit(sgp.posterior(model, draws, stats), X, both, row_weights=omega, bins=4)
     assert sum(bar.get_height() for bar in ax.containers[0]) == 20
     assert ax.get_xlabel() == "leave-one-out PIT"
     pit = sgp.posterior(model, draws, stats, max_memory=2e9).loo_pit(X, both, row_weights=omega)
@@ -152,4 +152,4 @@ def test_pit_of_several_outputs_and_weighted_rows(problem):
     )
     few = {"noise_scale": np.linspace(0.2, 0.3, 24)}
     with pytest.raises(ValueError, match="plot_loo_pit: 24 draws are too few"):
-        plot_loo_pit(model, few, stats, X, both, row_weights=omega)
+        plot_loo_pit(sgp.posterior(model, few, stats), X, both, row_weights=omega)

@@ -14,12 +14,12 @@ import numpy as np
 
 from .._internal.compiled import Compiled
 from .._internal.pytree import pytree_dataclass
+from ..evidence.weight_posterior import posterior_factors
 from ..priors import WeightPrior
 from ..sites.compressed_normal import CompressedNormal
 from ..sites.sparse_gp import SparseGP
 from ..sites.tracing import ObservedSite, compressed_sites, trace_at
 from ..statistics.statistics import SufficientStatistics
-from .weight_posterior import posterior_factors
 
 
 class SiteParameters(abc.ABC):

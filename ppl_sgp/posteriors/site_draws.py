@@ -62,6 +62,16 @@ def _of_basis(statistics: SufficientStatistics, prior: WeightPrior) -> tuple[jax
     return statistics.basis.residual_amplitude(prior), statistics.basis.effective_share(prior.log_variance)
 
 
+def require_finite_draws(owner: str, values: np.ndarray) -> None:
+    """Refuse results (draws, …) that are not finite, with the first draw."""
+    finite = np.isfinite(values).reshape(len(values), -1).all(axis=1)
+    if not finite.all():
+        raise ValueError(
+            f"{owner}: the result is not finite for {np.sum(~finite)} draws, the first of them draw "
+            f"{np.argmin(finite)}: look for hyperparameters that are not finite, or beyond {values.dtype}."
+        )
+
+
 class SiteDraws(abc.ABC):
     """The site at every draw.
 

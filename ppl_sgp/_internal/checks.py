@@ -27,6 +27,7 @@ def positive(name: str, value: Any, owner: str) -> None:
     """Refuse non-numeric input, and (where values can be read) entries that are not finite and positive."""
     if not is_concrete(value):
         return
+    value = unmasked(name, value, owner)
     try:
         array = np.asarray(value)
     except ValueError:  # a ragged list
@@ -111,7 +112,7 @@ def on_host(name: str, array: Any, owner: str, remedy: str = "") -> np.ndarray:
 def unmasked(name: str, values: Any, owner: str) -> Any:
     """``values`` themselves, unless entries are masked: those hold numbers that nobody meant."""
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
-        raise ValueError(f"{owner}: `{name}` has masked entries; drop or impute those rows first.")
+        raise ValueError(f"{owner}: `{name}` has masked entries; drop or impute those first.")
     return values
 
 

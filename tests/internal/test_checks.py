@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -128,6 +130,28 @@ def test_draws_that_are_no_real_numbers(stats, kind):
     spoil, message = BAD[kind]
     with pytest.raises(ValueError, match=f"`noise_scale`.*{message}"):
         sgp.posterior(model, {"noise_scale": spoil(np.full(5, 0.1))}, stats)
+
+
+EYE = np.eye(4)
+PRIORS = {
+    "scale": lambda spoil: sgp.DiagonalPrior(spoil(np.ones(4))),
+    "mean": lambda spoil: sgp.DiagonalPrior(np.ones(4), spoil(np.ones(4))),
+    "mean of a dense one": lambda spoil: sgp.DensePrior(EYE, mean=spoil(np.ones(4))),
+    "covariance": lambda spoil: sgp.DensePrior(spoil(EYE)),
+    "scale_tril": lambda spoil: sgp.DensePrior(scale_tril=spoil(EYE)),
+    "covariances[0]": lambda spoil: sgp.KroneckerPrior([spoil(EYE)]),
+    "vectors": lambda spoil: sgp.HouseholderPrior(np.ones(4), spoil(EYE)),
+    "lengthscale": lambda spoil: sgp.Matern52(spoil(np.ones(4))),
+    "support": lambda spoil: sgp.DiscreteRelaxation(dist.Normal(0.0, 1.0), support=spoil(np.arange(4.0))),
+}
+
+
+@pytest.mark.parametrize("kind", ["masked", "complex", "text", "dates"])
+@pytest.mark.parametrize("name", PRIORS)
+def test_parameters_of_no_real_numbers(name, kind):
+    """JAX would drop masks and imaginary parts."""
+    with pytest.raises(ValueError, match=f"`{re.escape(name.partition(' ')[0])}`.*(masked|number)"):
+        PRIORS[name](BAD[kind][0])
 
 
 @pytest.mark.parametrize("kind", [kind for kind in BAD if kind != "ragged"])

@@ -291,7 +291,9 @@ def test_values_that_predictions_refuse(problem, draws):
 
 def test_kernels_beyond_the_numbers_are_refused(problem, draws):
     X, _, stats = problem
-    posterior = sgp.posterior(MODEL, {**draws, "amplitude": np.array([1.0, 1.0, 1e200, 1.0, 1.0, 1e200, 1.0])}, stats)
+    large = by_lane(1e200, 1e30)  # a number, but not its square
+    amplitude = np.array([1.0, 1.0, large, 1.0, 1.0, large, 1.0])
+    posterior = sgp.posterior(MODEL, {**draws, "amplitude": amplitude}, stats)
     for asked in (lambda: posterior.kernel_draws([0.0, 0.1]), lambda: posterior.kernel_error(X)):
         with pytest.raises(
             ValueError, match="kernel_.*: the result is not finite for 2 draws, the first of them draw 2"

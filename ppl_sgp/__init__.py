@@ -23,6 +23,7 @@ from .diagnostics.relevance_summary import relevance_summary
 from .diagnostics.report import Report, report
 from .diagnostics.simulation_based_calibration import posterior_sbc, rank_uniformity, simulation_based_calibration
 from .evidence import evidence_cost, log_evidence
+from .evidence.weight_posterior import weight_posterior
 from .inference.continuation import continue_with
 from .inference.evidence_fit import EvidenceFit, fit_evidence
 from .inference.gibbs import StatisticsGibbs
@@ -47,7 +48,6 @@ from .posteriors.one_line import kernel_draws, kernel_error, leave_one_out, pred
 from .posteriors.posterior import Posterior, load_posterior, posterior
 from .posteriors.prediction import Prediction
 from .posteriors.to_arviz import EXTRA_FIELDS
-from .posteriors.weight_posterior import weight_posterior
 from .priors import BlockPrior, DensePrior, DiagonalPrior, HouseholderPrior, KroneckerPrior, WeightPrior
 from .relevance.classification import RelevanceClassifier, fit_relevance_classifier
 from .relevance.fit import RelevanceVectors, fit_relevance_vectors

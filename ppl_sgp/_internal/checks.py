@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import numbers
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import jax
@@ -27,6 +27,7 @@ def positive(name: str, value: Any, owner: str) -> None:
     """Refuse non-numeric input, and (where values can be read) entries that are not finite and positive."""
     if not is_concrete(value):
         return
+    value = unmasked(name, value, owner)
     try:
         array = np.asarray(value)
     except ValueError:  # a ragged list
@@ -90,15 +91,34 @@ def real_numbers(name: str, values: Any, owner: str) -> Any:
     return array
 
 
+def host_numbers(name: str, values: Any, owner: str, remedy: str = "") -> np.ndarray:
+    """:func:`real_numbers` as an array of NumPy; traced ones are refused too."""
+    return on_host(name, real_numbers(name, values, owner), owner, remedy)
+
+
+def on_host(name: str, array: Any, owner: str, remedy: str = "") -> np.ndarray:
+    """An array as NumPy's, unless it is traced.
+
+    :param remedy: what to use instead, a sentence after a space.
+    """
+    if not is_concrete(array):
+        raise ValueError(
+            f"{owner}: `{name}` cannot be traced: this runs on the host. Call it outside `jit`, `vmap` and `grad`."
+            + remedy
+        )
+    return np.asarray(array)
+
+
 def unmasked(name: str, values: Any, owner: str) -> Any:
     """``values`` themselves, unless entries are masked: those hold numbers that nobody meant."""
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
-        raise ValueError(f"{owner}: `{name}` has masked entries; drop or impute those rows first.")
+        raise ValueError(f"{owner}: `{name}` has masked entries; drop or impute those first.")
     return values
 
 
 def _as_array(values: Any) -> Any:
-    return np.asarray(values) if is_concrete(values) else jnp.asarray(values)
+    # An iterator is no tree of arrays: JAX would warn.
+    return np.asarray(values) if isinstance(values, Iterator) or is_concrete(values) else jnp.asarray(values)
 
 
 def _is_iterable(values: Any) -> bool:
@@ -126,7 +146,7 @@ def inputs_matrix(X: Any, input_dim: int | None, owner: str, name: str = "X") ->
 
 def finite_inputs(X: Any, input_dim: int | None, owner: str, name: str = "X") -> np.ndarray:
     """:func:`inputs_matrix` of at least one row, all finite, in float64."""
-    X = np.asarray(inputs_matrix(X, input_dim, owner, name))
+    X = on_host(name, inputs_matrix(X, input_dim, owner, name), owner)
     if len(X) == 0:
         raise ValueError(f"{owner}: `{name}` has no rows.")
     require_finite(name, X, owner)
@@ -148,7 +168,7 @@ def require_finite(name: str, array: np.ndarray, owner: str, remedy: str = "") -
 
 def row_precisions(row_weights: Any, num_rows: int, owner: str) -> np.ndarray:
     """Row weights (n,), positive and finite, in the dtype that they have."""
-    weights = np.asarray(real_numbers("row_weights", row_weights, owner))
+    weights = host_numbers("row_weights", row_weights, owner)
     if weights.shape != (num_rows,):
         raise ValueError(f"{owner}: `row_weights` must have shape ({num_rows},); got {weights.shape}.")
     count, first = _count_bad(weights, lambda block: ~((block > 0) & np.isfinite(block)))
@@ -162,7 +182,7 @@ def row_precisions(row_weights: Any, num_rows: int, owner: str) -> np.ndarray:
 
 def observations(name: str, values: Any, shape: tuple[int, ...], owner: str) -> np.ndarray:
     """Finite real numbers of a known shape, that of a prediction, in float64."""
-    array = np.asarray(real_numbers(name, values, owner))
+    array = host_numbers(name, values, owner)
     if array.shape != shape:
         raise ValueError(
             f"{owner}: `{name}` must have shape {shape}, that of the prediction; got {array.shape}. Predict at the "
@@ -174,7 +194,7 @@ def observations(name: str, values: Any, shape: tuple[int, ...], owner: str) -> 
 
 def class_labels(labels: Any, num_rows: int, owner: str) -> np.ndarray:
     """Labels (n,) of any one type that has an order: numbers, Booleans, text. Missing ones are refused."""
-    labels = np.asarray(unmasked("labels", labels, owner))
+    labels = on_host("labels", unmasked("labels", labels, owner), owner)
     if labels.shape != (num_rows,):
         raise ValueError(f"{owner}: `labels` must have shape ({num_rows},), one for each row; got {labels.shape}.")
     if labels.dtype == object:

@@ -191,7 +191,9 @@ class Basis(abc.ABC):
         return self.host_features(X) * kept
 
     def _host_inputs(self, X: Any) -> np.ndarray:
-        return np.asarray(checks.inputs_matrix(X, self.input_dim, type(self).__name__)).astype(np.float64, copy=False)
+        owner = type(self).__name__
+        X = checks.on_host("X", checks.inputs_matrix(X, self.input_dim, owner), owner, " In JAX call the basis itself.")
+        return X.astype(np.float64, copy=False)
 
     def require_finite(self, Phi: np.ndarray, X: np.ndarray, first_row: int = 0, owner: str | None = None) -> None:
         """Refuse features (n, m) that are not finite, with the row and the basis.

@@ -129,9 +129,7 @@ class CentredBasis(Basis):
         return {"feature": names, "centre": (("feature", "input"), np.concatenate([centres, constant]))}
 
     def check_domain(self, X: Any) -> None:
-        if not checks.is_concrete(X) or len(X) == 0:
-            return
-        share = share_far(self.kernel, self.centres, np.asarray(X, dtype=np.float64))
+        share = share_far(self.kernel, self.centres, X)
         if share > 0:
             checks.warn(
                 f"CentredBasis: {share:.3g} of the rows lie far from all centres, where features vanish and variances "

@@ -255,7 +255,7 @@ def _shares(kernel: Any) -> list[tuple[float, Any]]:
 
 
 def _checked_centre(centre: Any, input_dim: int) -> np.ndarray:
-    centre = np.asarray(checks.real_numbers("centre", centre, "FourierBasis"), dtype=np.float64)
+    centre = checks.host_numbers("centre", centre, "FourierBasis").astype(np.float64)
     if centre.shape != (input_dim,):
         raise ValueError(f"`centre` must have shape ({input_dim},); got {centre.shape}. Give one number an input.")
     if not np.isfinite(centre).all():

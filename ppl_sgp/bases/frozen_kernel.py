@@ -149,8 +149,14 @@ def covariances(tree: tuple[Any, ...], X: jax.Array) -> jax.Array:
     return kernel(X, points)
 
 
-def share_far(kernel: Kernel, points: np.ndarray, X: np.ndarray) -> float:
-    """The share of rows (n, d) that a kernel hardly correlates with the bounding box of points (k, d)."""
+def share_far(kernel: Kernel, points: np.ndarray, X: Any) -> float:
+    """The share of rows (n, d) that a kernel hardly correlates with the bounding box of points (k, d).
+
+    Zero where rows cannot be read.
+    """
+    if not checks.is_concrete(X) or len(X) == 0:
+        return 0.0
+    X = np.asarray(X, dtype=np.float64)
     inside = np.clip(X, points.min(axis=0), points.max(axis=0))
     outside = (inside != X).any(axis=1)
     if not outside.any():

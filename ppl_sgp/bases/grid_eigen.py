@@ -215,7 +215,7 @@ def _warn_coarse(owner: str, grid: tuple[Any, ...], X: np.ndarray) -> None:
 
 def _range(X_or_bounds: Any, owner: str) -> tuple[np.ndarray, np.ndarray]:
     """Corners of the grid; those of bounds are the range of two rows."""
-    rows = np.asarray(checks.real_numbers("X_or_bounds", X_or_bounds, owner))
+    rows = checks.host_numbers("X_or_bounds", X_or_bounds, owner)
     if rows.ndim != 2 or rows.size == 0:
         raise ValueError(
             f"{owner}: `X_or_bounds` must be inputs of shape (n, d), or two corners of shape (d,); got shape "

@@ -32,7 +32,7 @@ def bounding_box(X: Any, owner: str) -> tuple[np.ndarray, np.ndarray]:
 
 def point_set(name: str, value: Any, owner: str) -> np.ndarray:
     """``value`` as a finite float64 array of points, shape (k, d)."""
-    points = np.array(checks.real_numbers(name, value, owner), dtype=np.float64)
+    points = checks.host_numbers(name, value, owner).astype(np.float64)
     if points.ndim != 2 or points.size == 0:
         raise ValueError(
             f"{owner}: `{name}` must have shape (k, d), one point a row; got {points.shape}. For one input use "
@@ -45,7 +45,7 @@ def point_set(name: str, value: Any, owner: str) -> np.ndarray:
 
 def one_per_input(name: str, value: Any, input_dim: int | None, owner: str) -> np.ndarray:
     """``value`` as a finite float64 array of shape (d,)."""
-    array = np.asarray(checks.real_numbers(name, value, owner), dtype=np.float64)
+    array = checks.host_numbers(name, value, owner).astype(np.float64)
     wanted = "(d,)" if input_dim is None else f"({input_dim},)"
     if array.ndim != 1 or array.size == 0 or (input_dim is not None and array.size != input_dim):
         raise ValueError(f"{owner}: `{name}` must have shape {wanted}, one number an input; got shape {array.shape}.")

@@ -78,9 +78,7 @@ class NystromBasis(FrozenKernelBasis):
         return self.inducing_points.shape[-1]
 
     def check_domain(self, X: Any) -> None:
-        if not checks.is_concrete(X) or len(X) == 0:
-            return
-        share = share_far(self.kernel, self.inducing_points, np.asarray(X, dtype=np.float64))
+        share = share_far(self.kernel, self.inducing_points, X)
         if share > 0:
             checks.warn(
                 f"NystromBasis: {share:.3g} of the rows lie far from all inducing points, where features and prior "

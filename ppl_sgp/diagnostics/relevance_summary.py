@@ -10,9 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 import xarray as xr
 
+from ..evidence.weight_posterior import posterior_factors
 from ..posteriors.posterior import posterior
 from ..posteriors.site_draws import MarginalParameters
-from ..posteriors.weight_posterior import posterior_factors
 from ..priors import DiagonalPrior
 from ..statistics.statistics import SufficientStatistics
 

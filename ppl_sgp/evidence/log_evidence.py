@@ -48,6 +48,7 @@ def log_evidence(statistics: SufficientStatistics, prior: WeightPrior, noise_sca
     """
     checks.positive("noise_scale", noise_scale, "log_evidence")
     check_prior(statistics, prior)
+    joint_batch_shape("log_evidence", statistics, noise_scale, prior.batch_shape)
     value = evaluate(statistics, prior, noise_scale, statistics.projection)
     if not checks.is_concrete(value):
         return jnp.where(jnp.isnan(value), -jnp.inf, value)
@@ -118,6 +119,21 @@ def check_prior(statistics: SufficientStatistics, prior: Any) -> None:
                 f"{type(prior).__name__} needs float64, since its evidence squares a condition number; got {dtype}. "
                 "Call numpyro.enable_x64() before creating arrays."
             )
+
+
+def joint_batch_shape(
+    owner: str, statistics: SufficientStatistics, noise_scale: Any, parameters: tuple[int, ...]
+) -> tuple[int, ...]:
+    """The shape of the batch that outputs, noise scales and other parameters make together."""
+    noise, outputs = np.shape(noise_scale), np.shape(statistics.projection)[:-1]
+    try:
+        return np.broadcast_shapes(noise, parameters, outputs)
+    except ValueError as error:
+        raise ValueError(
+            f"{owner}: batches do not fit together: `noise_scale` has shape {noise}, the other parameters make a batch "
+            f"of shape {parameters}, and the statistics have {statistics.num_outputs} output(s), over which the last "
+            "axis runs. Give one for each output, or a batch of k by shape (k, 1)."
+        ) from error
 
 
 def evaluate(statistics: SufficientStatistics, prior: WeightPrior, noise_scale: Any, projection: Any) -> jax.Array:

@@ -16,8 +16,8 @@ from numpyro.infer import NUTS, Gibbs
 from .._internal import checks
 from .._internal.by_value import EqualByValue
 from ..bases.rotated import RotatedBasis
+from ..evidence.weight_posterior import weight_posterior
 from ..inference.gibbs import StatisticsGibbs
-from ..posteriors.weight_posterior import weight_posterior
 from ..priors import DiagonalPrior
 from ..sites.observe import observe, observe_weights
 from ..sites.whitening import whitened_weights

@@ -11,6 +11,7 @@ from .._internal import checks
 from .augmentation import Augmentation, AugmentedPrediction, NewCentres
 from .parts import PartialPrediction, chosen_parts
 from .prediction import Prediction
+from .runs import IN_PROGRAMS
 from .weights import WeightPosteriors
 
 
@@ -43,12 +44,8 @@ def prediction_inputs(
     X_new: Any, row_weights: Any, input_dim: int, owner: str = "predict"
 ) -> tuple[np.ndarray, np.ndarray]:
     """New inputs and the weights of their rows, checked, in float64."""
-    if not checks.is_concrete(X_new):
-        raise ValueError(
-            "predict runs on the host and cannot be traced. For derivatives or inside `jit` use "
-            "`posterior = sgp.weight_posterior(stats, prior, noise_scale)` and `stats.basis(X_new) @ posterior.mean`."
-        )
-    X_new = np.asarray(checks.inputs_matrix(X_new, input_dim, owner, "X_new")).astype(np.float64, copy=False)
+    X_new = checks.inputs_matrix(X_new, input_dim, owner, "X_new")
+    X_new = checks.on_host("X_new", X_new, owner, IN_PROGRAMS).astype(np.float64, copy=False)
     checks.require_finite("X_new", X_new, owner)
     if row_weights is None:
         return X_new, np.ones(len(X_new))

@@ -10,7 +10,14 @@ from typing import Any
 import jax
 import numpy as np
 
+from .._internal import checks
 from .._internal.pytree import pytree_dataclass, static
+
+#: What does inside programs what this object does on the host.
+IN_PROGRAMS = (
+    " For derivatives or inside `jit` use `posterior = sgp.weight_posterior(stats, prior, noise_scale)` and "
+    "`stats.basis(X_new) @ posterior.mean`."
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,7 +111,7 @@ def run_of(draws: Any, model: Callable[..., Any], data: Any) -> Run:
             "Draws must be a NumPyro MCMC after its run, or a dictionary of arrays by site name such as "
             f"`mcmc.get_samples()`; got {type(draws).__name__}."
         )
-    arrays = {name: np.asarray(values) for name, values in samples.items()}
+    arrays = {name: checks.host_numbers(name, values, "posterior", IN_PROGRAMS) for name, values in samples.items()}
     lengths = {name: values.shape[0] if values.ndim else None for name, values in arrays.items()}
     distinct = set(lengths.values())
     if len(distinct) != 1 or None in distinct or 0 in distinct:

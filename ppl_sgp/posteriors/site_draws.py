@@ -14,12 +14,12 @@ import numpy as np
 
 from .._internal.compiled import Compiled
 from .._internal.pytree import pytree_dataclass
+from ..evidence.weight_posterior import posterior_factors
 from ..priors import WeightPrior
 from ..sites.compressed_normal import CompressedNormal
 from ..sites.sparse_gp import SparseGP
 from ..sites.tracing import ObservedSite, compressed_sites, trace_at
 from ..statistics.statistics import SufficientStatistics
-from .weight_posterior import posterior_factors
 
 
 class SiteParameters(abc.ABC):
@@ -60,6 +60,16 @@ class GivenParameters(SiteParameters):
 
 def _of_basis(statistics: SufficientStatistics, prior: WeightPrior) -> tuple[jax.Array, jax.Array]:
     return statistics.basis.residual_amplitude(prior), statistics.basis.effective_share(prior.log_variance)
+
+
+def require_finite_draws(owner: str, values: np.ndarray) -> None:
+    """Refuse results (draws, …) that are not finite, with the first draw."""
+    finite = np.isfinite(values).reshape(len(values), -1).all(axis=1)
+    if not finite.all():
+        raise ValueError(
+            f"{owner}: the result is not finite for {np.sum(~finite)} draws, the first of them draw "
+            f"{np.argmin(finite)}: look for hyperparameters that are not finite, or beyond {values.dtype}."
+        )
 
 
 class SiteDraws(abc.ABC):

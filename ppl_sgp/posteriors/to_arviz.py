@@ -98,7 +98,7 @@ class _Groups:
     def by_draw(self, values: np.ndarray, rows: str) -> xr.Dataset:
         """Values of shape (draws, rows, …) by chain."""
         chains = self._posterior.run.num_chains
-        by_chain = values.reshape(chains, -1, *values.shape[1:])
+        by_chain = values.reshape(chains, len(values) // chains, *values.shape[1:])
         names = ("chain", "draw", rows, "output")[: by_chain.ndim]
         labels = {"chain": np.arange(chains), "draw": np.arange(by_chain.shape[1])}
         return xr.Dataset({self._posterior.site: (names, by_chain)}, coords=labels | self._labels(names))

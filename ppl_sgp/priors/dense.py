@@ -82,7 +82,7 @@ class DensePrior(WeightPrior):
 
 
 def _checked_factor(scale_tril: Any) -> jax.Array:
-    factor = jnp.asarray(scale_tril)
+    factor = jnp.asarray(checks.real_numbers("scale_tril", scale_tril, "DensePrior"))
     if factor.ndim != 2 or factor.shape[0] != factor.shape[1]:
         raise ValueError(f"DensePrior: `scale_tril` must have shape (m, m); got {factor.shape}.")
     if checks.is_concrete(factor) and not np.isfinite(np.asarray(factor)).all():

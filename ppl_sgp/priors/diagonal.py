@@ -44,7 +44,7 @@ class DiagonalPrior(WeightPrior):
     def _store(self, log_scale: jax.Array, mean: Any) -> None:
         object.__setattr__(self, "log_scale", log_scale)
         if mean is not None:
-            mean = jnp.asarray(mean)
+            mean = jnp.asarray(checks.real_numbers("mean", mean, "DiagonalPrior"))
             if checks.is_concrete(mean) and not np.isfinite(np.asarray(mean)).all():
                 raise ValueError("DiagonalPrior: `mean` must be finite; pass None for zero.")
             sizes = {shape[-1] for shape in (jnp.shape(log_scale), mean.shape) if shape} - {1}

@@ -43,7 +43,7 @@ class HouseholderPrior(WeightPrior):
 
     def __init__(self, scale: Any, vectors: Any, mean: Any = None) -> None:
         diagonal = DiagonalPrior(scale)
-        vectors = jnp.asarray(vectors)
+        vectors = jnp.asarray(checks.real_numbers("vectors", vectors, "HouseholderPrior"))
         m = diagonal.num_weights
         if m is None or diagonal.batch_shape:
             raise ValueError(

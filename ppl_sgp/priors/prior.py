@@ -120,7 +120,7 @@ def checked_mean(mean: Any, num_weights: int, owner: str) -> jax.Array | None:
     """A prior mean of shape (m,), or ``None`` for zero."""
     if mean is None:
         return None
-    mean = jnp.asarray(mean)
+    mean = jnp.asarray(checks.real_numbers("mean", mean, owner))
     if mean.shape != (num_weights,):
         raise ValueError(f"{owner}: `mean` must have shape ({num_weights},), one entry a weight; got {mean.shape}.")
     if checks.is_concrete(mean) and not np.isfinite(np.asarray(mean)).all():
@@ -130,7 +130,7 @@ def checked_mean(mean: Any, num_weights: int, owner: str) -> jax.Array | None:
 
 def checked_covariance(name: str, value: Any, owner: str) -> jax.Array:
     """A symmetric matrix; whether it is positive semi-definite is checked where its values can be read."""
-    matrix = jnp.asarray(value)
+    matrix = jnp.asarray(checks.real_numbers(name, value, owner))
     matrix = matrix.astype(checks.common_dtype(matrix))
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
         raise ValueError(

@@ -12,6 +12,7 @@ from numpyro.util import is_prng_key
 
 from .._internal import checks
 from .._internal.batching import vectorize
+from ..evidence import joint_batch_shape
 from ..statistics.statistics import SufficientStatistics
 from .compressed_distribution import (
     CompressedDistribution,
@@ -66,9 +67,8 @@ class CompressedNormal(CompressedDistribution):
         require_precision("CompressedNormal", statistics, dtype)
         self.statistics = statistics
         self.weights, self.noise_scale = jnp.asarray(weights, dtype), jnp.asarray(noise_scale, dtype)
-        shape = jnp.shape(statistics.projection)
-        batch_shape = jnp.broadcast_shapes(self.noise_scale.shape, self.weights.shape[:-1], shape[:-1])
-        super().__init__(batch_shape, shape[-1:], validate_args=validate_args)
+        batch_shape = joint_batch_shape("CompressedNormal", statistics, noise_scale, self.weights.shape[:-1])
+        super().__init__(batch_shape, jnp.shape(statistics.projection)[-1:], validate_args=validate_args)
 
     @validate_sample
     def log_prob(self, value: Any) -> jax.Array:

@@ -287,6 +287,7 @@ def _check_ascending(levels: jax.Array) -> None:
 
 
 def _floating(name: str, values: Any) -> jax.Array:
+    values = checks.unmasked(name, values, "DiscreteRelaxation")
     try:
         array = jnp.asarray(values)
     except (TypeError, ValueError):  # text, a ragged list, None

@@ -69,9 +69,8 @@ class SparseGP(CompressedDistribution):
         require_precision("SparseGP", statistics, dtype)
         self.statistics, self.prior = statistics, prior
         self.noise_scale = jnp.asarray(noise_scale, dtype)
-        shape = jnp.shape(statistics.projection)
-        batch_shape = jnp.broadcast_shapes(self.noise_scale.shape, prior.batch_shape, shape[:-1])
-        super().__init__(batch_shape, shape[-1:], validate_args=validate_args)
+        batch_shape = evidence.joint_batch_shape("SparseGP", statistics, noise_scale, prior.batch_shape)
+        super().__init__(batch_shape, jnp.shape(statistics.projection)[-1:], validate_args=validate_args)
 
     @validate_sample
     def log_prob(self, value: Any) -> jax.Array:

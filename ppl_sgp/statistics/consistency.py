@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import jax
@@ -45,13 +46,23 @@ def _faults_of_sums(basis: Basis, moments: Moments) -> list[str]:
     expected = {"gram": gram, "feature_output": (m, *outputs), "y_mean": outputs, "num_rows": (), "log_weights": ()}
     expected |= {name: (d,) for name in DESCRIPTION if name.startswith("x_")}
     if isinstance(moments, RootMoments):
-        expected["root"] = (len(moments.root), m + int(np.prod(outputs)))
+        expected["root"] = (m + int(np.prod(outputs)),) * 2
     reasons = [
         f"`{name}` has shape {np.shape(getattr(moments, name))}, not {shape}"
         for name, shape in expected.items()
         if np.shape(getattr(moments, name)) != shape
     ]
-    finite = all(np.isfinite(getattr(moments, name)).all() for name in ("gram", "feature_output", "sum_squares"))
-    if not (reasons or (finite and moments.num_rows >= 1)):
+    # The mean of simulated outputs is not known.
+    finite = all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(dataclasses.replace(moments, y_mean=None)))
+    if not (reasons or (finite and moments.num_rows >= 1 and _root_fits(moments))):
         reasons = ["its sums are not those of rows"]
     return reasons
+
+
+def _root_fits(moments: Moments) -> bool:
+    """Whether the rows that stand for all have the norms of the features that the sums have."""
+    if not isinstance(moments, RootMoments):
+        return True
+    stored = np.diagonal(moments.gram)
+    norms = np.sum(moments.root[:, : len(stored)] ** 2, axis=0)
+    return np.allclose(norms, stored, rtol=1e-9, atol=1e-12 * stored.max())

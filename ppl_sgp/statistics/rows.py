@@ -39,7 +39,7 @@ def checked(basis: Basis, X: Any, y: Any, row_weights: Any, owner: str = OWNER) 
     :raises ValueError: for shapes that do not fit, no rows, entries that are not finite numbers,
         masked entries, Boolean outputs, or row weights that are not positive.
     """
-    X = np.asarray(checks.inputs_matrix(X, basis.input_dim, owner))
+    X = checks.on_host("X", checks.inputs_matrix(X, basis.input_dim, owner), owner)
     y = _outputs(y, owner)
     if len(X) == 0:
         raise ValueError(f"{owner}: `X` has no rows; skip empty chunks and empty groups.")
@@ -51,7 +51,7 @@ def checked(basis: Basis, X: Any, y: Any, row_weights: Any, owner: str = OWNER) 
 
 
 def _outputs(y: Any, owner: str) -> np.ndarray:
-    y = np.asarray(checks.real_numbers("y", y, owner))
+    y = checks.host_numbers("y", y, owner)
     if y.dtype == np.bool_:
         raise ValueError(
             f"{owner}: `y` is Boolean, but compression without loss needs a Gaussian likelihood. "

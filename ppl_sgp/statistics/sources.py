@@ -151,9 +151,15 @@ def _of_pandas(table: Any, chunk_size: int) -> Reader:
     def read(names: list[str]) -> Iterator[Block]:
         for start in range(0, len(table), chunk_size):
             part = table.iloc[start : start + chunk_size]
-            yield {name: part[name].to_numpy(na_value=np.nan) for name in names}
+            yield {name: _of_column(part[name]) for name in names}
 
     return list(table.columns), read
+
+
+def _of_column(column: Any) -> np.ndarray:
+    if hasattr(column, "cat"):  # whole numbers as categories have no value for those that are missing
+        return np.asarray(column)
+    return column.to_numpy(na_value=np.nan)
 
 
 def _of_arrow(table: Any, chunk_size: int) -> Reader:

@@ -101,11 +101,15 @@ def test_features_and_copies(method, rng, tmp_path):
 
 @methods
 @pytest.mark.float64_only
-def test_gradients_are_finite(method):
+def test_gradients_are_finite_at_nodes_and_right_between(method):
     basis = sgp.InterpolationBasis(GRID, method)
-    X = jnp.asarray(np.concatenate([nodes(GRID), [[0.13, 11.7]]]))
+    between = np.array([[0.13, 11.7]])
+    X = jnp.asarray(np.concatenate([nodes(GRID), between]))
     gradient = jax.jit(jax.grad(lambda X: jnp.sum(basis(X) ** 2)))(X)
     assert np.isfinite(gradient).all()
+    for j, step in enumerate(1e-5 * np.eye(2)):
+        ahead, behind = (np.sum(basis.host_features(between + sign * step) ** 2) for sign in (1, -1))
+        np.testing.assert_allclose(gradient[-1, j], (ahead - behind) / 2e-5, rtol=1e-6, atol=1e-8)
 
 
 # Priors ---------------------------------------------------------------------------------------------------------------

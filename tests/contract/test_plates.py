@@ -129,7 +129,10 @@ def test_hyperparameters_may_live_in_plates_that_do_not_hold_the_site(stats):
             scale = numpyro.sample("scale", dist.HalfCauchy(1.0))
         sgp.observe("y", stats, sgp.DiagonalPrior(scale), 0.4)
 
-    assert np.isfinite(joint(ard, stats, {"scale": np.full(M, 0.7)}))
+    scale = np.linspace(0.5, 0.9, M)
+    prior = scipy.stats.halfcauchy.logpdf(scale).sum()
+    evidence = float(sgp.log_evidence(stats, sgp.DiagonalPrior(scale), 0.4))
+    assert joint(ard, stats, {"scale": scale}) == pytest.approx(prior + evidence, rel=1e-5)
 
 
 def noise_for_each_row(stats):

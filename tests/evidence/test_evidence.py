@@ -373,3 +373,18 @@ def test_float32_is_refused_under_jit_as_well(site):
         with pytest.raises(ValueError, match="float32 cannot resolve.*enable_x64"):
             evaluate(refused)
     assert jnp.isfinite(jax.jit(value)(fine))
+
+
+def test_batches_that_do_not_fit_are_refused_in_words(rng):
+    X = rng.normal(size=(9, 3))
+    stats = sgp.sufficient_statistics(IdentityBasis(3), X, rng.normal(size=(9, 4)))
+    prior, noise = sgp.DiagonalPrior(jnp.ones(3)), jnp.ones(2)
+    for asked in (
+        lambda: sgp.log_evidence(stats, prior, noise),
+        lambda: sgp.weight_posterior(stats, prior, noise),
+        lambda: sgp.SparseGP(stats, prior, noise),
+        lambda: sgp.CompressedNormal(stats, jnp.ones((4, 3)), noise),
+    ):
+        with pytest.raises(ValueError, match=r"`noise_scale` has shape \(2,\).* 4 output.*\(k, 1\)"):
+            asked()
+    assert sgp.log_evidence(stats, prior, noise[:, None]).shape == (2, 4)  # the remedy

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -32,7 +34,7 @@ def stats():
 
 @pytest.fixture(scope="module")
 def prediction(stats):
-    return sgp.predict(model, {"noise_scale": jnp.array([0.1, 0.2])}, stats, X)
+    return sgp.predict(model, {"noise_scale": np.array([0.1, 0.2])}, stats, X)
 
 
 def masked(values):
@@ -63,16 +65,16 @@ INPUTS = {
     "features": lambda stats, X: BASIS(X),
     "host features": lambda stats, X: BASIS.host_features(X),
     "update": lambda stats, X: stats.update(X, Y),
-    "predict": lambda stats, X: sgp.predict(model, {"noise_scale": jnp.array([0.1, 0.2])}, stats, X),
-    "leave_one_out": lambda stats, X: sgp.leave_one_out(model, {"noise_scale": jnp.array([0.1])}, stats, X, Y),
+    "predict": lambda stats, X: sgp.predict(model, {"noise_scale": np.array([0.1, 0.2])}, stats, X),
+    "leave_one_out": lambda stats, X: sgp.leave_one_out(model, {"noise_scale": np.array([0.1])}, stats, X, Y),
     "fit_relevance_classifier": lambda stats, X: sgp.fit_relevance_classifier(BASIS, X, LABELS),
     "fit_logistic": lambda stats, X: sgp.direct.fit_logistic(
         BASIS, X, LABELS, sgp.DiscreteRelaxation(dist.Normal(0.0, 1.0), num_levels=3)
     ),
     "kernel_error": lambda stats, X: sgp.kernel_error(
-        model, {"noise_scale": jnp.array([0.1])}, stats, X, kernel=lambda theta: KERNEL
+        model, {"noise_scale": np.array([0.1])}, stats, X, kernel=lambda theta: KERNEL
     ),
-    "lags": lambda stats, X: sgp.kernel_draws(model, {"noise_scale": jnp.array([0.1])}, stats, X),
+    "lags": lambda stats, X: sgp.kernel_draws(model, {"noise_scale": np.array([0.1])}, stats, X),
 }
 
 
@@ -91,6 +93,67 @@ def test_inputs_that_are_not_finite(stats, name):
         INPUTS[name](stats, spoil(X))
 
 
+ON_THE_HOST = [name for name in INPUTS if name not in ("features", "CentredBasis")]
+
+
+@pytest.mark.parametrize("name", ON_THE_HOST)
+def test_inputs_that_are_traced(stats, name):
+    """What runs on the host says so, instead of JAX's error from deep inside."""
+    with pytest.raises(ValueError, match="cannot be traced"):
+        jax.jit(lambda X: INPUTS[name](stats, X) and None)(X)
+
+
+TRACED = {
+    "y": lambda stats, y: sgp.sufficient_statistics(BASIS, X, y),
+    "row_weights": lambda stats, w: sgp.sufficient_statistics(BASIS, X, Y, row_weights=w),
+    "labels": lambda stats, labels: sgp.fit_relevance_classifier(BASIS, X, labels),
+    "y_new": lambda stats, y: sgp.predict(model, {"noise_scale": np.array([0.1])}, stats, X).log_density(y),
+    "y of leave_one_out": lambda stats, y: sgp.leave_one_out(model, {"noise_scale": np.array([0.1])}, stats, X, y),
+    "noise_scale": lambda stats, y: sgp.predict(model, {"noise_scale": jnp.exp(y)}, stats, X).mean,
+}
+
+
+@pytest.mark.parametrize("name", TRACED)
+def test_other_arrays_that_are_traced(stats, name):
+    with pytest.raises(ValueError, match=f"`{name.partition(' ')[0]}` cannot be traced"):
+        jax.jit(lambda values: TRACED[name](stats, values) and None)(Y)
+
+
+def test_chunks_where_one_array_is_wanted():
+    for chunks in ((chunk for chunk in [(X, Y)]), iter([X])):
+        with pytest.raises(ValueError, match=r"Of chunks pass the array of one"):
+            sgp.LaplaceBasis.from_data(chunks, 4)
+
+
+@pytest.mark.parametrize("kind", ["masked", "text", "complex", "dates"])
+def test_draws_that_are_no_real_numbers(stats, kind):
+    spoil, message = BAD[kind]
+    with pytest.raises(ValueError, match=f"`noise_scale`.*{message}"):
+        sgp.posterior(model, {"noise_scale": spoil(np.full(5, 0.1))}, stats)
+
+
+EYE = np.eye(4)
+PRIORS = {
+    "scale": lambda spoil: sgp.DiagonalPrior(spoil(np.ones(4))),
+    "mean": lambda spoil: sgp.DiagonalPrior(np.ones(4), spoil(np.ones(4))),
+    "mean of a dense one": lambda spoil: sgp.DensePrior(EYE, mean=spoil(np.ones(4))),
+    "covariance": lambda spoil: sgp.DensePrior(spoil(EYE)),
+    "scale_tril": lambda spoil: sgp.DensePrior(scale_tril=spoil(EYE)),
+    "covariances[0]": lambda spoil: sgp.KroneckerPrior([spoil(EYE)]),
+    "vectors": lambda spoil: sgp.HouseholderPrior(np.ones(4), spoil(EYE)),
+    "lengthscale": lambda spoil: sgp.Matern52(spoil(np.ones(4))),
+    "support": lambda spoil: sgp.DiscreteRelaxation(dist.Normal(0.0, 1.0), support=spoil(np.arange(4.0))),
+}
+
+
+@pytest.mark.parametrize("kind", ["masked", "complex", "text", "dates"])
+@pytest.mark.parametrize("name", PRIORS)
+def test_parameters_of_no_real_numbers(name, kind):
+    """JAX would drop masks and imaginary parts."""
+    with pytest.raises(ValueError, match=f"`{re.escape(name.partition(' ')[0])}`.*(masked|number)"):
+        PRIORS[name](BAD[kind][0])
+
+
 @pytest.mark.parametrize("kind", [kind for kind in BAD if kind != "ragged"])
 def test_a_kernel_of_no_real_numbers(kind):
     spoil, message = BAD[kind]
@@ -102,7 +165,7 @@ def test_a_kernel_of_no_real_numbers(kind):
 def test_row_weights_and_observations_of_predictions(stats, prediction, kind):
     spoil, message = BAD[kind]
     with pytest.raises(ValueError, match=f"`row_weights`.*{message}"):
-        sgp.predict(model, {"noise_scale": jnp.array([0.1, 0.2])}, stats, X, row_weights=spoil(X[:, 0] + 1))
+        sgp.predict(model, {"noise_scale": np.array([0.1, 0.2])}, stats, X, row_weights=spoil(X[:, 0] + 1))
     with pytest.raises(ValueError, match=f"`y_new`.*{message}"):
         prediction.log_density(spoil(Y))
 

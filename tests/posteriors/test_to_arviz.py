@@ -148,3 +148,10 @@ def test_sites_named_as_dimensions_are_refused():
 
     with pytest.raises(ValueError, match=r"ArviZ keeps the names \['draw'\].*Rename"):
         sgp.to_arviz(Run(), problem()[2])
+
+
+@pytest.mark.float64_only
+def test_no_new_rows_are_empty_groups(run):
+    _, _, stats, mcmc, _ = run
+    idata = sgp.to_arviz(mcmc, stats, X_new=np.zeros((0, 1)))
+    assert idata["predictions"]["y"].sizes == {"chain": 2, "draw": 1500, "new_obs": 0}

@@ -140,7 +140,8 @@ def test_awkward_data_end_in_a_defined_state(case, rng):
     fit = sgp.fit_relevance_classifier(basis, X, labels)
     probabilities = fit.predict(X).probabilities
     assert fit.converged and np.isfinite(fit.log_evidence) and np.isfinite(probabilities).all()
-    assert probabilities.shape == (60, 2) and (probabilities >= 0).all()
+    assert probabilities.shape == (60, 2) and (probabilities > 0).all()
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1.0, rtol=1e-6)
     if case == "separable":
         assert np.mean((probabilities[:, 1] > 0.5) == labels) > 0.95
 

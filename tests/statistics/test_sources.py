@@ -158,6 +158,17 @@ def test_what_is_no_number_is_not_parsed(kind, frame):
         list(sgp.table_chunks(text, ["a"], "y"))
 
 
+def test_numbers_as_categories_are_numbers_as_of_arrays(frame):
+    codes = np.arange(N) % 3
+    for values in (codes, codes + 0.5):
+        changed = frame.assign(a=pd.Categorical(values))
+        ((X, _),) = sgp.table_chunks(changed, ["a"], "y")
+        np.testing.assert_array_equal(X[:, 0], values)
+    changed.loc[4, "a"] = None
+    with pytest.raises(ValueError, match="'a' is missing at row 4"):
+        list(sgp.table_chunks(changed, ["a"], "y"))
+
+
 @pytest.mark.parametrize("dtype", [bool, "boolean", object])
 def test_a_boolean_output_is_refused_as_of_arrays(dtype, frame):
     frame["flag"] = (frame["y"] > 0).astype(dtype)

@@ -367,6 +367,10 @@ WRONG_CONTENT = {
     "inputs": (lambda parts: None, {"moments.x_min": np.ones(2)}, "`x_min` has shape \\(2,\\), not \\(1,\\)"),
     "outputs": (lambda parts: None, {"moments.y_mean": np.ones(2)}, "`y_mean` has shape"),
     "a NaN": (lambda parts: None, {"moments.gram": np.full((8, 8), np.nan)}, "sums are not those of rows"),
+    "a NaN among the weights": (lambda parts: None, {"moments.log_weights": np.float64(np.nan)}, "sums are not those"),
+    "a NaN in the root": (lambda parts: None, {"moments.root": np.full((9, 9), np.nan)}, "sums are not those of rows"),
+    "another root": (lambda parts: None, {"moments.root": np.eye(9)}, "sums are not those of rows"),
+    "a long root": (lambda parts: None, {"moments.root": np.eye(9)[[*range(9), 8]]}, "`root` has shape"),
     "no rows": (lambda parts: None, {"moments.num_rows": np.float64(0)}, "sums are not those of rows"),
 }
 

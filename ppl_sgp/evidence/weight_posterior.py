@@ -9,12 +9,12 @@ import jax.numpy as jnp
 import numpyro.distributions as dist
 from jax.scipy.linalg import cho_solve, solve_triangular
 
-from .. import evidence
 from .._internal import checks
 from .._internal.batching import vectorize
-from ..evidence import joint, scaled
 from ..priors import DiagonalPrior, WeightPrior
 from ..statistics.statistics import SufficientStatistics
+from . import joint, scaled
+from .log_evidence import check_prior, joint_batch_shape
 
 
 def weight_posterior(statistics: SufficientStatistics, prior: WeightPrior, noise_scale: Any) -> dist.MultivariateNormal:
@@ -40,7 +40,8 @@ def weight_posterior(statistics: SufficientStatistics, prior: WeightPrior, noise
         ((10,), (10,))
     """
     checks.positive("noise_scale", noise_scale, "weight_posterior")
-    evidence.check_prior(statistics, prior)
+    check_prior(statistics, prior)
+    joint_batch_shape("weight_posterior", statistics, noise_scale, prior.batch_shape)
     loc, factor = posterior_factors(statistics, prior, noise_scale)
     scale_tril = jnp.vectorize(jnp.diag, signature="(m)->(m,m)")(factor) if factor.ndim == loc.ndim else factor
     return dist.MultivariateNormal(loc, scale_tril=scale_tril)

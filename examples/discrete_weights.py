@@ -2,9 +2,9 @@
 # # A landscape in four bits a weight
 #
 # DIRECT puts every weight on a few levels, fifteen here, and finds the posterior over all configurations by
-# variational inference. From a fit comes a vector of integers, to be kept in half a byte each, or in two bytes without
-# loss, and used with products of integers. The questions are what that costs in accuracy, and how far the posterior can be
-# trusted.
+# variational inference. From a fit comes a vector of integers, to be kept in half a byte each, or in two bytes all but
+# without loss, and used with products of integers. The questions are what that costs in accuracy, and how far the
+# posterior can be trusted.
 #
 # The data are the elevations of 344 × 403 points around Jacksboro, Tennessee, which matplotlib ships. They are
 # compressed once; the fit then does not care how many there were.
@@ -66,15 +66,15 @@ exact = sgp.predict(model, fit.samples, stats, X)
 # %% [markdown]
 # ## Levels
 #
-# Given the Gaussian prior of the weights, `direct.fit` *places* fifteen levels for each weight, where its posterior is. It
-# does so for the weights of `stats.rotate(prior)`, whose features are orthogonal over the rows: they are independent a
-# posteriori, so one factorised distribution is exact, and each weight is rounded for itself.
+# Given the Gaussian prior of the weights, `direct.fit` *places* fifteen levels for each weight, where its posterior is.
+# It does so for the weights of `stats.rotate(prior)`, whose features are orthogonal over the rows: they are independent
+# a posteriori, so one factorised distribution is exact, and each weight is rounded for itself.
 #
 # Levels that are part of the model are *stated*, with `DiscreteRelaxation`: here fifteen from −4 to +4 prior standard
-# deviations, for the weights of the waves themselves, and for the rotated ones, whose prior variance is one. With so many
-# rows the posterior of a weight is narrower than the gap between two such levels. Plain waves overlap a little: a
-# weight can make up for the rounding of others, but the search over 15⁴⁰⁰ configurations ends in one of many local
-# optima. (The fit also warns of one weight whose grid does not reach far enough.)
+# deviations, for the weights of the waves themselves, and for the rotated ones, whose prior variance is one. With so
+# many rows the posterior of a weight is narrower than the gap between two such levels. Plain waves overlap a little:
+# a weight can make up for the rounding of others, but the search over 15⁴⁰⁰ configurations ends in one of many
+# local optima. (The fit also warns of one weight whose grid does not reach far enough.)
 #
 # Placed levels were told where the posterior is. `log_prior_mass`, the share of the prior that they stand for, makes
 # their bound one on the evidence of the Gaussian prior.
@@ -106,14 +106,14 @@ for name, values in maps.items():
 # %% [markdown]
 # ## Storage, and arithmetic in integers
 #
-# Codes are integer multiples of a step. On stated levels there are fifteen of them, and `packed` holds two weights a byte.
-# A placed grid lies around the posterior mean of its weight, so that codes take 16 bits; its four bits say which level,
-# and that differs only between draws from the posterior, `quantize(key)`: the most probable level is nearly always
-# the middle one.
+# Codes are integer multiples of a step. On stated levels there are fifteen of them, and `packed` holds two weights a
+# byte. A placed grid lies around the posterior mean of its weight, so that codes take 16 bits; its four bits say which
+# level, and that differs only between draws from the posterior, `quantize(key)`: the most probable level is nearly
+# always the middle one.
 #
-# Predictions from codes are those from the float weights, to rounding: with features in float64 to the last digits, with
-# features rounded to 8 bits to the number printed. (Neither steps nor the basis are counted: waves are recomputed from
-# a few numbers, whereas a rotation is a matrix of its own.)
+# Predictions from codes are those from the float weights, to rounding: with features in float64 to the last digits,
+# with features rounded to 8 bits to the number printed. (Neither steps nor the basis are counted: waves are recomputed
+# from a few numbers, whereas a rotation is a matrix of its own.)
 
 # %%
 some = X[held_out][:2000]

@@ -153,8 +153,7 @@ print(f"RMSE {100 * float(scores['rmse']):.1f}%, mean log density {float(scores[
 
 # %%
 component = {
-    name: posterior.predict(X, parts=i).sample(jax.random.key(1), posterior.num_draws)
-    for i, name in enumerate(bases)
+    name: posterior.predict(X, parts=i).sample(jax.random.key(1), posterior.num_draws) for i, name in enumerate(bases)
 }
 total = np.exp(centre + sum(component.values()).mean(axis=0))
 

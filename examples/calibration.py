@@ -162,7 +162,7 @@ print("With the fault:", ", ".join(f"{k} {float(before[k]):.3f}" for k in ("rmse
 
 figure, (left, middle, right) = plt.subplots(1, 3, figsize=(13, 3.8), layout="constrained")
 sgp.plots.plot_pit(scores, bins=10, ax=left)
-sgp.plots.plot_loo_pit(gp, posterior.samples, posterior.statistics, X[~test], y[~test], bins=10, ax=middle)
+sgp.plots.plot_loo_pit(posterior, X[~test], y[~test], bins=10, ax=middle)
 sgp.plots.plot_pareto_k(loo, ax=right)
 left.set_title(f"{test.sum()} weeks held out")
 middle.set_title(f"{(~test).sum()} weeks, each left out")

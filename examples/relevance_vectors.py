@@ -73,7 +73,7 @@ print(f"Chosen: {lengthscale}; noise {vectors.noise_scale:.3f} (true 0.1); {vect
 # ## Too sure of itself, and how to mend that
 #
 # Away from all centres every feature but the constant vanishes, and f is predicted to be that constant with little
-# doubt. The library warns of such rows, four times below, with and without the remedy. `sgp.Augmentation` adds one more
+# doubt. The library warns of such rows, twice below, unless the remedy is there: `sgp.Augmentation` adds one more
 # kernel at each new input (Rasmussen & Quiñonero-Candela 2005), and the variance grows where there are no data. It
 # needs the rows, at O(n·m) a prediction.
 #

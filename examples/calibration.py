@@ -122,11 +122,11 @@ def run(y):
     kernel = NUTS(gp, init_strategy=start)
     mcmc = MCMC(kernel, num_warmup=num_draws, num_samples=num_draws, num_chains=num_chains, progress_bar=False)
     mcmc.run(jax.random.key(1), compressed, extra_fields=sgp.EXTRA_FIELDS)
-    return mcmc, compressed
+    return sgp.posterior(gp, mcmc, compressed)
 
 
-careless, careless_stats = run(co2[~test])
-print(sgp.report(careless, careless_stats))
+careless = run(co2[~test])
+print(sgp.report(careless))
 
 # %% [markdown]
 # The finding about the mean of y names the remedy. A quadratic trend takes the mean off, and all that follows is about
@@ -136,9 +136,9 @@ print(sgp.report(careless, careless_stats))
 # %%
 trend = np.polynomial.Polynomial.fit(year[~test], co2[~test], deg=2)
 y = co2 - trend(year)
-mcmc, compressed = run(y[~test])
-print(sgp.report(mcmc, compressed, X[~test], y[~test], X_new=X[test]))
-idata = sgp.to_arviz(mcmc, compressed, X=X[~test], y=y[~test])
+posterior = run(y[~test])
+print(sgp.report(posterior, X=X[~test], y=y[~test], X_new=X[test]))
+idata = posterior.to_arviz(X[~test], y[~test])
 print(az.summary(idata, var_names=["lengthscale", "amplitude", "noise_scale"]).to_string())
 loo = az.loo(idata, pointwise=True)
 print(loo)
@@ -154,16 +154,15 @@ print(loo)
 # and twelve short gaps hide a mean that is 340 off. Warnings and the report gave it away, scores would not have.
 
 # %%
-samples = mcmc.get_samples()
-scores = sgp.calibrate_regression(sgp.predict(gp, samples, compressed, X[test]), y[test])
+scores = sgp.calibrate_regression(posterior.predict(X[test]), y[test])
 print(scores[["coverage", "coverage_standard_error", "interval_width"]].to_dataframe().round(2).to_string())
 print(", ".join(f"{k} {float(scores[k]):.3f}" for k in ("rmse", "mean_crps", "mean_log_density")), "(ppm and nats)")
-before = sgp.calibrate_regression(sgp.predict(gp, careless.get_samples(), careless_stats, X[test]), co2[test])
+before = sgp.calibrate_regression(careless.predict(X[test]), co2[test])
 print("With the fault:", ", ".join(f"{k} {float(before[k]):.3f}" for k in ("rmse", "mean_crps", "mean_log_density")))
 
 figure, (left, middle, right) = plt.subplots(1, 3, figsize=(13, 3.8), layout="constrained")
 sgp.plots.plot_pit(scores, bins=10, ax=left)
-sgp.plots.plot_loo_pit(gp, samples, compressed, X[~test], y[~test], bins=10, ax=middle)
+sgp.plots.plot_loo_pit(posterior, X[~test], y[~test], bins=10, ax=middle)
 sgp.plots.plot_pareto_k(loo, ax=right)
 left.set_title(f"{test.sum()} weeks held out")
 middle.set_title(f"{(~test).sum()} weeks, each left out")

@@ -126,7 +126,7 @@ for kernel in (sgp.SquaredExponential, sgp.Matern32):
 # %%
 basis = sgp.LaplaceBasis.from_data(X, chosen_size, boundary_factor=1.2)
 stats = sgp.sufficient_statistics(basis, X_train, y_train)
-containers, evidences, predictions = {}, {}, {}
+posteriors, containers, evidences = {}, {}, {}
 for kernel in (sgp.SquaredExponential, sgp.Matern32):
     name, model = kernel.__name__, sgp.models.basis_gp(kernel, lengthscale=lengthscale)
     mcmc = MCMC(
@@ -137,15 +137,14 @@ for kernel in (sgp.SquaredExponential, sgp.Matern32):
         progress_bar=False,
     )
     mcmc.run(jax.random.key(1), stats, extra_fields=sgp.EXTRA_FIELDS)
-    samples = mcmc.get_samples()
-    error = sgp.kernel_error(model, samples, stats, X)
-    containers[name] = sgp.to_arviz(mcmc, stats, X=X_train, y=y_train)
-    evidences[name] = sgp.log_marginal_likelihood(model, samples, stats, jax.random.key(2))
-    predictions[name] = sgp.predict(model, samples, stats, X[held_out])
+    posteriors[name] = sgp.posterior(model, mcmc, stats)
+    error = posteriors[name].kernel_error(X)
+    containers[name] = posteriors[name].to_arviz(X_train, y_train)
+    evidences[name] = sgp.log_marginal_likelihood(model, mcmc.get_samples(), stats, jax.random.key(2))
     print(f"{name}: kernel error {float(error['relative_error'].mean()):.3f},", end=" ")
     print(f"variance ratio {float(error['variance_ratio'].mean()):.3f} (means over the posterior)")
     print(az.summary(containers[name]).to_string())
-    print(sgp.report(mcmc, stats), "\n")
+    print(sgp.report(posteriors[name], X=X_train, y=y_train), "\n")
 
 # %% [markdown]
 # The kernel error says whether features suffice: it is close to nothing, so more of them would change nothing. That
@@ -169,6 +168,7 @@ for name, (value, error) in evidences.items():
 # comparison or with posterior probabilities of the kernels.
 
 # %%
+predictions = {name: each.predict(X[held_out]) for name, each in posteriors.items()}
 stacking = np.array([float(comparison.loc[name, "weight"]) for name in predictions])
 log_evidence = np.array([evidences[name].log_evidence for name in predictions])
 probability = np.exp(log_evidence - log_evidence.max()) / np.exp(log_evidence - log_evidence.max()).sum()
@@ -184,7 +184,7 @@ for name, prediction in candidates.items():
 # %%
 fine = np.linspace(year[0], year[-1], 600)[:, None]
 figure, ax = plt.subplots(figsize=(11, 4), layout="constrained")
-sgp.plots.plot_predictive(sgp.predict(model, samples, stats, fine), fine, X=X_train, y=y_train, ax=ax)
+sgp.plots.plot_predictive(posteriors["Matern32"].predict(fine), fine, X=X_train, y=y_train, ax=ax)
 ax.plot(year[held_out], anomaly[held_out], "x", color="C1", label="held out")
 ax.set(xlabel="year", ylabel="anomaly [°C]", title="Matérn 3/2")
 ax.legend(frameon=False, ncols=5)

@@ -2,8 +2,9 @@
 # # A landscape in four bits a weight
 #
 # DIRECT puts every weight on a few levels, fifteen here, and finds the posterior over all configurations by
-# variational inference. From a fit comes a vector of small integers, to be kept in half a byte each and used
-# with products of integers. The questions are what that costs in accuracy, and how far the posterior can be trusted.
+# variational inference. From a fit comes a vector of integers, to be kept in half a byte each, or in two bytes all but
+# without loss, and used with products of integers. The questions are what that costs in accuracy, and how far the
+# posterior can be trusted.
 #
 # The data are the elevations of 344 × 403 points around Jacksboro, Tennessee, which matplotlib ships. They are
 # compressed once; the fit then does not care how many there were.
@@ -49,7 +50,7 @@ held_out = np.arange(len(y)) % 10 == 0
 # ## Continuous weights first
 #
 # Waves on a box around the map, and the type-II estimate of the kernel. Detail that four hundred
-# waves cannot draw counts as noise. The prior of the weights gives the levels as well.
+# waves cannot draw counts as noise.
 
 # %%
 basis = sgp.LaplaceBasis.from_data(X, functions_each_way, boundary_factor=1.15)
@@ -65,21 +66,26 @@ exact = sgp.predict(model, fit.samples, stats, X)
 # %% [markdown]
 # ## Levels
 #
-# Fifteen from −4 to +4 prior standard deviations, twice: for the weights of the waves themselves, and for those of
-# `stats.rotate(prior)`, whose features are orthogonal over the rows and have unit prior variance. Rotated weights are
-# independent a posteriori, so one factorised distribution is exact and each weight is rounded for itself. Plain waves
-# overlap a little: a weight can make up for the rounding of others, but the search over 15⁴⁰⁰ configurations ends
-# in one of many local optima.
+# Given the Gaussian prior of the weights, `direct.fit` *places* fifteen levels for each weight, where its posterior is.
+# It does so for the weights of `stats.rotate(prior)`, whose features are orthogonal over the rows: they are independent
+# a posteriori, so one factorised distribution is exact, and each weight is rounded for itself.
 #
-# With so many rows the posterior of a weight is narrower than the gap between two levels. What codes lose
-# is then rounding, and finer levels would be the remedy, not a better approximation.
+# Levels that are part of the model are *stated*, with `DiscreteRelaxation`: here fifteen from −4 to +4 prior standard
+# deviations, for the weights of the waves themselves, and for the rotated ones, whose prior variance is one. With so
+# many rows the posterior of a weight is narrower than the gap between two such levels. Plain waves overlap a little:
+# a weight can make up for the rounding of others, but the search over 15⁴⁰⁰ configurations ends in one of many
+# local optima. (The fit also warns of one weight whose grid does not reach far enough.)
+#
+# Placed levels were told where the posterior is. `log_prior_mass`, the share of the prior that they stand for, makes
+# their bound one on the evidence of the Gaussian prior.
 
 # %%
 grid = np.linspace(-4, 4, 15)
 scale = np.asarray(weight_prior.scale)
 cases = {
-    "plain": (stats, sgp.DiscreteRelaxation(dist.Normal(0.0, scale), support=grid * scale[:, None])),
-    "rotated": (stats.rotate(weight_prior), sgp.DiscreteRelaxation(dist.Normal(0.0, 1.0), support=grid)),
+    "placed": (stats, weight_prior),
+    "stated": (stats, sgp.DiscreteRelaxation(dist.Normal(0.0, scale), support=grid * scale[:, None])),
+    "stated, rotated": (stats.rotate(weight_prior), sgp.DiscreteRelaxation(dist.Normal(0.0, 1.0), support=grid)),
 }
 fits, codes, maps = {}, {}, {"continuous weights": exact.mean}
 for name, (each, prior) in cases.items():
@@ -88,7 +94,9 @@ for name, (each, prior) in cases.items():
     maps[f"{name}, mean"] = fits[name].predict(X).mean
     maps[f"{name}, codes"] = codes[name].predict(X)
     maps[f"{name}, codes, 8-bit features"] = codes[name].predict(X, feature_bits=8)
-    print(f"{name}: ELBO {fits[name].elbo:.0f} nats, {fits[name].reason}; {fits[name].sparsity:.0%} zeros")
+    bound = fits[name].elbo + fits[name].log_prior_mass
+    print(f"{name}: bound {bound:.0f} nats, {fits[name].reason}; {fits[name].sparsity:.0%} zeros")
+print(f"log evidence with Gaussian weights: {fit.log_evidence:.0f} nats")
 
 print(f"{'RMSE at held-out points':36}{np.std(y[held_out]):7.1f} m for the mean elevation")
 for name, values in maps.items():
@@ -98,27 +106,33 @@ for name, values in maps.items():
 # %% [markdown]
 # ## Storage, and arithmetic in integers
 #
-# `packed` holds two weights a byte. Predictions from codes are those from the float weights, to rounding: with features
-# in float64 to the last digits, with features rounded to 8 bits to the number printed. (The basis is not counted:
-# waves are recomputed from a few numbers, whereas a rotation is a matrix of its own.)
+# Codes are integer multiples of a step. On stated levels there are fifteen of them, and `packed` holds two weights a
+# byte. A placed grid lies around the posterior mean of its weight, so that codes take 16 bits; its four bits say which
+# level, and that differs only between draws from the posterior, `quantize(key)`: the most probable level is nearly
+# always the middle one.
+#
+# Predictions from codes are those from the float weights, to rounding: with features in float64 to the last digits,
+# with features rounded to 8 bits to the number printed. (Neither steps nor the basis are counted: waves are recomputed
+# from a few numbers, whereas a rotation is a matrix of its own.)
 
 # %%
-integers = codes["rotated"]
-weights = fits["rotated"].levels[np.arange(stats.num_features), fits["rotated"].probabilities.argmax(axis=1)]
-features = cases["rotated"][0].basis
 some = X[held_out][:2000]
-by_floats = features.host_features(some) @ weights
-print(f"{weights.nbytes} bytes in float64, {len(integers.packed)} packed: {integers.packed[:8].hex(' ')} …")
+for name, size in (("stated", "packed"), ("placed", "codes")):
+    integers, levels = codes[name], fits[name].levels
+    weights = levels[np.arange(len(levels)), fits[name].probabilities.argmax(axis=1)]
+    by_floats = fits[name].basis.host_features(some) @ weights
+    print(f"{name}: {weights.nbytes} bytes in float64, {len(bytes(getattr(integers, size)))} as `{size}`:", end=" ")
+    print(f"{integers.packed[:6].hex(' ')} …, {integers.codes[:6].tolist()} …")
+    print(f"  largest difference {np.abs(integers.predict(some) - by_floats).max():.1e} m,", end=" ")
+    print(f"with 8-bit features {np.abs(integers.predict(some, feature_bits=8) - by_floats).max():.2f} m")
 print("unpacked again, equal:", bool((integers.unpack(integers.packed).codes == integers.codes).all()))
-print(f"largest difference: {np.abs(integers.predict(some) - by_floats).max():.1e} m,", end=" ")
-print(f"with 8-bit features {np.abs(integers.predict(some, feature_bits=8) - by_floats).max():.2f} m")
 
 # %%
 extent = (east[0], east[-1], north[0], north[-1])
 shown = {
     "elevation": y,
     "continuous weights, float64": exact.mean,
-    "rotated, 4-bit codes, 8-bit features": maps["rotated, codes, 8-bit features"],
+    "stated levels, 4-bit codes, 8-bit features": maps["stated, codes, 8-bit features"],
 }
 figure, panels = plt.subplots(1, 3, figsize=(13, 5), sharey=True, layout="constrained")
 for ax, (name, values) in zip(panels, shown.items(), strict=True):
@@ -130,8 +144,8 @@ panels[0].set_ylabel("north [km]")
 figure.colorbar(image, ax=panels, label="elevation [m]", shrink=0.85)
 figure.savefig(output / "discrete_maps.png", dpi=150)
 
-ax = sgp.plots.plot_level_probabilities(fits["rotated"])
-ax.set_xlabel("value of the rotated weight [prior standard deviations]")
+ax = sgp.plots.plot_level_probabilities(fits["stated, rotated"])
+ax.set_xlabel("stated levels of the rotated weights [prior standard deviations]")
 ax.figure.savefig(output / "discrete_levels.png", dpi=150)
 
 # %% [markdown]
@@ -141,10 +155,10 @@ ax.figure.savefig(output / "discrete_levels.png", dpi=150)
 # across the map, leave a gap, and let Gibbs sampling draw from the discrete posterior itself. Forty random Fourier
 # features are more than the line needs, and overlap more than waves do.
 #
-# In the gap only combinations of weights are uncertain, and one component is far too sure there. Five components
-# hardly help; rotating does. None of them finds the valley that was left out, Gibbs sampling included: the
-# kernel is too smooth for this terrain and its misfit is not independent noise. A better approximation of a
-# posterior is not a better model.
+# In the gap only combinations of weights are uncertain, and on stated levels one component is far too sure there. Five
+# components hardly help; placed levels, of rotated weights, do. None of them finds the valley that was left out, Gibbs
+# sampling included: the kernel is too smooth for this terrain and its misfit is not independent noise. A better
+# approximation of a posterior is not a better model.
 
 # %%
 line = elevation[len(elevation) // 2] - offset
@@ -162,9 +176,7 @@ line_prior = sgp.DiscreteRelaxation(dist.Normal(0.0, line_weights.scale))
 found = {
     "one component": sgp.direct.fit(line_stats, line_prior, noise_scale=line_noise),
     "five components": sgp.direct.fit(line_stats, line_prior, noise_scale=line_noise, num_mixtures=5),
-    "one component, rotated": sgp.direct.fit(
-        line_stats.rotate(line_weights), sgp.DiscreteRelaxation(dist.Normal(0.0, 1.0)), noise_scale=line_noise
-    ),
+    "placed levels": sgp.direct.fit(line_stats, line_weights, noise_scale=line_noise),
 }
 discrete = sgp.models.discrete_weights(line_prior, line_noise)
 mcmc = MCMC(discrete.gibbs(), num_warmup=num_draws, num_samples=num_draws, num_chains=num_chains, progress_bar=False)
@@ -176,13 +188,13 @@ print(az.summary({"f in the gap": np.asarray(f_gap)}, kind="diagnostics").to_str
 predictions = {name: each.predict(east[:, None]) for name, each in found.items()}
 predictions["Gibbs"] = sgp.predict(discrete, mcmc.get_samples(), line_stats, east[:, None])
 for name, each in found.items():
-    print(f"{name}: bound {each.elbo:.1f} nats")
+    print(f"{name}: bound {each.elbo + each.log_prior_mass:.1f} nats")
 print("Root mean variance of f [m]     data    gap")
 for name, prediction in predictions.items():
     print(f"{name:28}{np.sqrt(prediction.variance[~gap].mean()):8.1f}{np.sqrt(prediction.variance[gap].mean()):7.1f}")
 
 figure, panels = plt.subplots(1, 3, figsize=(14, 4), sharey=True, layout="constrained")
-for ax, name in zip(panels, ("one component", "one component, rotated", "Gibbs"), strict=True):
+for ax, name in zip(panels, ("one component", "placed levels", "Gibbs"), strict=True):
     bands = dict(X=X_line, y=y_line + offset, offset=offset, levels=[0.9], noise=False)
     sgp.plots.plot_predictive(predictions[name], east[:, None], **bands, ax=ax)
     ax.plot(east[gap], line[gap] + offset, ".", color="C3", ms=3, label="left out")

@@ -76,11 +76,13 @@ mcmc.run(jax.random.key(1), stats, extra_fields=sgp.EXTRA_FIELDS)
 
 # %% [markdown]
 # ## Look at it in ArviZ
-# `log_likelihood` holds exact leave-one-out densities, so `az.loo` sees every week of data.
+# All questions go to one posterior, which factorises the weights of each draw once. `log_likelihood` holds
+# exact leave-one-out densities, so `az.loo` sees every week of data.
 
 # %%
 input_names = ["year", "season cos", "season sin"]
-idata = sgp.to_arviz(mcmc, stats, X=X, y=y, X_new=X_test, coords={"input": input_names, "obs": year[~held_out]})
+posterior = sgp.posterior(model, mcmc, stats)
+idata = posterior.to_arviz(X, y, X_test, coords={"input": input_names, "obs": year[~held_out]})
 print(az.summary(idata).to_string())
 print(az.loo(idata))
 idata.to_netcdf(output / "co2.nc")
@@ -89,8 +91,7 @@ idata.to_netcdf(output / "co2.nc")
 # ## Predict the weeks that were held out
 
 # %%
-samples = mcmc.get_samples()
-prediction = sgp.predict(model, samples, stats, X_test)
+prediction = posterior.predict(X_test)
 sd = np.sqrt(prediction.variance + prediction.noise_variance)
 error = y_test - prediction.mean
 print(f"{len(y_test)} held-out weeks: RMSE {np.sqrt(np.mean(error**2)):.2f} ppm,")
@@ -103,7 +104,7 @@ print(f"  {np.mean(np.abs(error) < 1.645 * sd):.0%} within the central 90% inter
 
 # %%
 fine = np.linspace(year[0], year[-1], 2000)
-curve = sgp.predict(model, {name: draws[::10] for name, draws in samples.items()}, stats, inputs(fine))
+curve = posterior.predict(inputs(fine))
 mean, f_sd = trend(fine) + curve.mean, np.sqrt(curve.variance)
 y_sd = np.sqrt(curve.variance + curve.noise_variance)
 

@@ -73,7 +73,7 @@ print(f"Chosen: {lengthscale}; noise {vectors.noise_scale:.3f} (true 0.1); {vect
 # ## Too sure of itself, and how to mend that
 #
 # Away from all centres every feature but the constant vanishes, and f is predicted to be that constant with little
-# doubt. The library warns of such rows, four times below, with and without the remedy. `sgp.Augmentation` adds one more
+# doubt. The library warns of such rows, twice below, unless the remedy is there: `sgp.Augmentation` adds one more
 # kernel at each new input (Rasmussen & Quiñonero-Candela 2005), and the variance grows where there are no data. It
 # needs the rows, at O(n·m) a prediction.
 #
@@ -83,8 +83,8 @@ print(f"Chosen: {lengthscale}; noise {vectors.noise_scale:.3f} (true 0.1); {vect
 # %%
 model = sgp.models.relevance_vector_machine()
 mcmc = draw(model, stats, num_draws)
-samples = mcmc.get_samples()
-idata = sgp.to_arviz(mcmc, stats, X=X, y=y)
+posterior = sgp.posterior(model, mcmc, stats)
+idata = posterior.to_arviz(X, y)
 table = az.summary(idata, var_names=["precision", "noise_scale"], kind="diagnostics").astype(float)
 print(f"R-hat at most {table['r_hat'].max():.3f}, bulk ESS at least {table['ess_bulk'].min():.0f}")
 print("divergences:", int(idata["sample_stats"]["diverging"].sum()))
@@ -96,8 +96,8 @@ augmentation = sgp.Augmentation(X, y)
 predictions = {
     "type-II": vectors.predict(grid),
     "type-II, augmented": vectors.predict(grid, augment=augmentation),
-    "type-I": sgp.predict(model, samples, stats, grid),
-    "type-I, augmented": sgp.predict(model, samples, stats, grid, augment=augmentation),
+    "type-I": posterior.predict(grid),
+    "type-I, augmented": posterior.predict(grid, augment=augmentation),
 }
 inside = np.abs(grid[:, 0]) <= 10
 gap = (grid[:, 0] >= 2) & (grid[:, 0] <= 5)
@@ -152,20 +152,17 @@ print("Type-II keeps:", ", ".join(names[j] for j in few.relevant))
 # %%
 machine = sgp.models.relevance_vector_machine(sgp.models.Horseshoe(relevant=5, slab_scale=2.0))
 mcmc = draw(machine, columns, 2 * num_draws)
-draws = mcmc.get_samples()
-summary = sgp.relevance_summary(machine, draws, columns).assign_coords(feature=names)
+summary = sgp.relevance_summary(machine, mcmc.get_samples(), columns).assign_coords(feature=names)
 table = summary[["weight", "weight_sd", "determined", "relevance"]].to_dataframe()
 print(table.sort_values("relevance", ascending=False).head(8).round(2).to_string())
-print(sgp.report(mcmc, columns, Z[train], score[train] - offset))
+posterior = sgp.posterior(machine, mcmc, columns)
+print(sgp.report(posterior, X=Z[train], y=score[train] - offset))
 ax = sgp.plots.plot_relevance(summary)
 ax.figure.savefig(output / "relevance_schools.png", dpi=150)
 
 # %%
 print("Held-out districts     log density   RMSE   in central 90%")
-for name, prediction in (
-    ("type-II", few.predict(Z[test])),
-    ("type-I", sgp.predict(machine, draws, columns, Z[test])),
-):
+for name, prediction in (("type-II", few.predict(Z[test])), ("type-I", posterior.predict(Z[test]))):
     scores = sgp.calibrate_regression(prediction, score[test] - offset, levels=[0.9])
     coverage = float(scores["coverage"][0])
     print(f"{name:20}{float(scores['mean_log_density']):13.3f}{float(scores['rmse']):8.3f}{coverage:12.0%}")

@@ -129,18 +129,16 @@ mcmc = MCMC(
     progress_bar=False,
 )
 mcmc.run(jax.random.key(0), stats, extra_fields=sgp.EXTRA_FIELDS)
-# Chains run on a device each, and their draws stay there: programs of our own are to find them in one place.
-samples = {name: np.asarray(draws) for name, draws in mcmc.get_samples().items()}
-idata = sgp.to_arviz(mcmc, stats, X=X[~held_out], y=y[~held_out])
+posterior = sgp.posterior(model, mcmc, stats)
+idata = posterior.to_arviz(X[~held_out], y[~held_out])
 print(az.summary(idata).to_string())
-print(sgp.report(mcmc, stats, X[~held_out], y[~held_out]))
+print(sgp.report(posterior, X=X[~held_out], y=y[~held_out]))
 
 # %% [markdown]
 # ## The weeks that were held out
 
 # %%
-prediction = sgp.predict(model, samples, stats, X[held_out])
-scores = sgp.calibrate_regression(prediction, y[held_out])
+scores = sgp.calibrate_regression(posterior.predict(X[held_out]), y[held_out])
 print(scores[["coverage", "coverage_standard_error", "interval_width"]].to_dataframe().round(3).to_string())
 print(f"RMSE {100 * float(scores['rmse']):.1f}%, mean log density {float(scores['mean_log_density']):.2f} nats")
 
@@ -155,8 +153,7 @@ print(f"RMSE {100 * float(scores['rmse']):.1f}%, mean log density {float(scores[
 
 # %%
 component = {
-    name: sgp.predict(model, samples, stats, X, parts=i).sample(jax.random.key(1), num_chains * num_draws, noise=False)
-    for i, name in enumerate(bases)
+    name: posterior.predict(X, parts=i).sample(jax.random.key(1), posterior.num_draws) for i, name in enumerate(bases)
 }
 total = np.exp(centre + sum(component.values()).mean(axis=0))
 
@@ -193,8 +190,8 @@ figure.savefig(output / "seasonal_components.png", dpi=150)
 
 # %%
 each_alone = np.column_stack([np.zeros((len(columns), 2)), np.eye(len(columns))])
-holidays_alone = sgp.predict(model, samples, stats, each_alone, parts=list(bases).index("holidays"))
-effects = holidays_alone.sample(jax.random.key(1), num_chains * num_draws, noise=False)
+holidays_alone = posterior.predict(each_alone, parts=list(bases).index("holidays"))
+effects = holidays_alone.sample(jax.random.key(1), posterior.num_draws)
 effects = 100 * np.expm1(np.quantile(effects, [0.05, 0.5, 0.95], axis=0)).T
 index = pd.MultiIndex.from_tuples(columns, names=["holiday", "days after"])
 table = pd.DataFrame(effects, columns=["5%", "median", "95%"], index=index)

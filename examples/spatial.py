@@ -128,14 +128,14 @@ mcmc = MCMC(
     progress_bar=False,
 )
 mcmc.run(jax.random.key(1), rotated, extra_fields=sgp.EXTRA_FIELDS)
-samples = mcmc.get_samples()
 print(f"{stats.evidence_cost} an evaluation is now {rotated.evidence_cost}; NUTS took", end=" ")
 print(f"{time.perf_counter() - start:.0f} s, compilation included")
 
-summary = az.summary(sgp.to_arviz(mcmc, rotated))
+posterior = sgp.posterior(rotated_model, mcmc, rotated)
+summary = az.summary(posterior.to_arviz())
 summary.insert(0, "type-II", [round(float(fit.values[name]), 2) for name in summary.index])
 print(summary.to_string())
-print(sgp.report(mcmc, rotated, X_new=X[block]))
+print(sgp.report(posterior, X_new=X[block]))
 
 # %% [markdown]
 # The report says what the table above said: a larger basis would still find something to do.
@@ -145,13 +145,13 @@ print(sgp.report(mcmc, rotated, X_new=X[block]))
 # a quarter shorter and longer.
 
 # %%
-table = {"type-II": (model, fit.samples, stats), "NUTS": (rotated_model, samples, rotated)}
+table = {"type-II": sgp.posterior(model, fit, stats), "NUTS": posterior}
 for factor in (0.75, 1.25):
     changed = fit.samples | {"lengthscale": factor * fit.samples["lengthscale"]}
-    table[f"type-II, lengthscales × {factor}"] = (model, changed, stats)
+    table[f"type-II, lengthscales × {factor}"] = sgp.posterior(model, changed, stats)
 rows = {}
-for name, (its_model, draws, its_stats) in table.items():
-    scores = sgp.calibrate_regression(sgp.predict(its_model, draws, its_stats, X[block]), y[block] - mean)
+for name, each in table.items():
+    scores = sgp.calibrate_regression(each.predict(X[block]), y[block] - mean)
     rows[name] = {"RMSE [m]": float(scores["rmse"]), "log density": float(scores["mean_log_density"])}
     rows[name] |= {f"{p:.0%} holds": c for p, c in zip(scores["level"].values, scores["coverage"].values, strict=True)}
 print(pd.DataFrame(rows).T.round(3).to_string())
@@ -162,7 +162,7 @@ print(pd.DataFrame(rows).T.round(3).to_string())
 # of a new elevation is larger everywhere, by the noise.
 
 # %%
-prediction = sgp.predict(rotated_model, samples, rotated, X)
+prediction = posterior.predict(X)
 extent = (0, east_step * width, 0, north_step * height)
 panels = {
     "elevation, blocks held out": np.where(in_block, np.nan, elevation),

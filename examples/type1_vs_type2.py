@@ -154,17 +154,16 @@ def sample(stats, fit):
         progress_bar=False,
     )
     mcmc.run(jax.random.key(1), stats, extra_fields=sgp.EXTRA_FIELDS)
-    print(az.summary(sgp.to_arviz(mcmc, stats), var_names=list(priors)).to_string())
-    print(sgp.report(mcmc, stats))
-    return mcmc.get_samples()
+    posterior = sgp.posterior(model, mcmc, stats)
+    print(az.summary(posterior.to_arviz(), var_names=list(priors)).to_string())
+    print(sgp.report(posterior))
+    return {"type-II": sgp.posterior(model, fit, stats), "NUTS": posterior}
 
 
-def held_out(stats, fit, samples):
+def held_out(posteriors):
     rows = {}
-    for name, draws in (("type-II", fit.samples), ("NUTS", samples)):
-        result = sgp.calibrate_regression(
-            sgp.predict(model, draws, stats, test[shown][0]), test[shown][1], levels=[0.5, 0.9]
-        )
+    for name, posterior in posteriors.items():
+        result = sgp.calibrate_regression(posterior.predict(test[shown][0]), test[shown][1], levels=[0.5, 0.9])
         rows[name] = {f"{p:.0%} interval holds": float(result["coverage"].sel(level=p)) for p in (0.5, 0.9)}
         rows[name] |= {"log density [nats]": float(result["mean_log_density"]), "RMSE": float(result["rmse"])}
     print(pd.DataFrame(rows).round(3).to_string())
@@ -172,10 +171,10 @@ def held_out(stats, fit, samples):
 
 shown = int(np.argsort(-gain.to_numpy())[num_sets // 8])
 stats, fit, theta = statistics[shown], fits[shown], truths[shown][0]
-samples = sample(stats, fit)
+posteriors = sample(stats, fit)
 print("truth:  ", {name: round(theta[name], 3) for name in priors})
 print("type-II:", {name: round(float(fit.values[name]), 3) for name in priors})
-held_out(stats, fit, samples)
+held_out(posteriors)
 
 # %% [markdown]
 # Contours show the evidence over lengthscale and noise, at the amplitude of the type-II point, which maximises
@@ -197,14 +196,15 @@ levels = [-10, -8, -6, -4, -3, -2, -1, 0]
 below = evidence - evidence.max()
 contours = axes[0].contourf(lengthscales, noises, below, levels=levels, cmap="Blues", extend="min")
 figure.colorbar(contours, ax=axes[0], label="log evidence below its maximum [nats]")
+samples = posteriors["NUTS"].samples
 axes[0].plot(samples["lengthscale"][::4], samples["noise_scale"][::4], ".", color="0.2", ms=2, label="draws")
 axes[0].plot(fit.values["lengthscale"], fit.values["noise_scale"], "*", color="C1", ms=15, label="type-II")
 axes[0].plot(theta["lengthscale"], theta["noise_scale"], "P", color="C3", ms=9, label="truth")
 axes[0].set(xscale="log", yscale="log", xlabel="lengthscale", ylabel="noise scale")
 axes[0].set(xlim=lengthscales[[0, -1]], ylim=noises[[0, -1]])
 axes[0].legend(frameon=False, loc="lower right")
-for ax, (name, draws) in zip(axes[1:], {"type-II": fit.samples, "NUTS": samples}.items(), strict=True):
-    sgp.plots.plot_predictive(sgp.predict(model, draws, stats, fine), fine, X=train[shown][0], y=train[shown][1], ax=ax)
+for ax, (name, posterior) in zip(axes[1:], posteriors.items(), strict=True):
+    sgp.plots.plot_predictive(posterior.predict(fine), fine, X=train[shown][0], y=train[shown][1], ax=ax)
     ax.plot(*test[shown], ".", color="C1", ms=3, zorder=1.2, label="held out")
     ax.set(title=name, xlabel="x", ylabel="y")
     ax.legend(frameon=False, fontsize="small", ncols=2)
@@ -220,6 +220,6 @@ figure.savefig(output / "type1_vs_type2.png", dpi=150)
 # %%
 stats = sgp.sufficient_statistics(basis, *observe(truths[shown], many_rows))
 fit = sgp.fit_evidence(model, stats)
-samples = sample(stats, fit)
+posteriors = sample(stats, fit)
 print("type-II:", {name: round(float(fit.values[name]), 3) for name in priors})
-held_out(stats, fit, samples)
+held_out(posteriors)

@@ -76,7 +76,7 @@ def pytree_dataclass(cls: type[T]) -> type[T]:
         >>> jax.tree.map(lambda leaf: 2 * leaf, Line(3.0))
         Line(slope=6.0, degree=1)
 
-    :raises TypeError: for a second class of another module with the same :func:`file_name`. A class that is defined
+    :raises TypeError: for a second class of another module with the same name in files. A class that is defined
         again, as by running a cell of a notebook twice, takes the place of the first.
     """
     cls = dataclasses.dataclass(frozen=True, eq=False)(cls)

@@ -128,8 +128,7 @@ def evaluate(function: Callable[..., Any], tree: Any, X: Any, xp: ModuleType) ->
 def evaluate_rows(function: Callable[..., Any], tree: Any, X: Any, xp: ModuleType, width: int) -> Any:
     """:func:`evaluate` of a function of each row by itself, shape (n, width), for NumPy inputs a block at a time.
 
-    Compiled products of whole matrices become fifty times slower from a size on: 4,000 rows of 4,000 features took
-    110 s, of 3,000 features 3 s.
+    Compiled products of whole matrices become fifty times slower from some 10⁷ entries on.
     """
     size = max(1, BLOCK_SIZE // width)
     if xp is not np or len(X) <= size:

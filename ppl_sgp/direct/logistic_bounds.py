@@ -142,8 +142,7 @@ class QuadraticObjective:
     """The evidence lower bound with the quadratic bound, in two parameters a weight instead of one a level.
 
     Wherever it is stationary in qⱼ it has the form ``qⱼ(w) ∝ pⱼ(w) exp(ηⱼw − ½aⱼw²)``: nothing is lost by optimising
-    (η, a), flat, over this family. (With 200 weights of 15 levels and 2,000 rows L-BFGS takes 0.1 s over it,
-    alternating between ξ and a fit at fixed ξ 0.9 s, and L-BFGS over free logits 3 s, to the same bound.)
+    (η, a), flat, over this family, which is much faster than alternating with ξ or free logits.
 
     :param signed: features times ±1, shape (n, b).
     :param prior: factorised.

@@ -94,7 +94,7 @@ class LinearPosterior(DiscretePosterior):
     def quantize(self, key: jax.Array | None = None) -> QuantizedWeights:
         """Integer codes of one weight vector, for storage and integer arithmetic.
 
-        Of the features of :attr:`basis`: rotated ones, unless levels were given or ``rotate=False``; to predict from
+        Of the features of ``basis``: rotated ones, unless levels were given or ``rotate=False``; to predict from
         codes of those the rotation is needed, b² numbers.
 
         :param key: a JAX random key, for a draw from the posterior; ``None`` takes each weight's most probable level.

@@ -3,7 +3,7 @@
 ``γᵢ = 1 − αᵢΣᵢᵢ``, then ``αᵢ = γᵢ/μᵢ²`` (MacKay's fixed point; Tipping 2001, eqs 16-18). O(k³) a sweep for k
 features that are left. Of features that are nearly alike the sweeps keep several, so the sequential scheme goes on
 from their end: what is returned is a maximum in each feature too. Expectation-maximisation, ``αᵢ = 1/(μᵢ² + Σᵢᵢ)``,
-has the same fixed points; on 300 noisy values of sinc it took 4,700 sweeps instead of 450, and pruned nothing.
+has the same fixed points, takes ten times the sweeps, and prunes nothing.
 """
 
 from __future__ import annotations

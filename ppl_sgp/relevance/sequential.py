@@ -19,7 +19,7 @@ from scipy.optimize import minimize
 from .problem import NOISE_FLOOR, Outcome, Problem
 
 #: Precisions and noise are settled together, and rounding of the updates removed, after as many iterations, or k/4 if
-#: that is more, in as many steps. (Of 20 and 10, 10 and 10, 10 and 5, 40 and 20 and others these took least time.)
+#: that is more, in as many steps.
 REFRESH, STEPS = 20, 20
 #: How far a logarithm may move in those steps.
 REACH = 10.0
@@ -29,11 +29,11 @@ RESOLVED = 1e-9
 #: Correlation from which a feature is a copy of an active one (or that feature itself), which re-estimating replaces.
 COPY = 1 - 1e-9
 #: A noise variance that stays below the first number for so many settlements in turn will not rise again, and the
-#: evidence grows without end: with 400 rows of kin40k 2,000 actions went on for 109 s.
+#: evidence grows without end.
 NEAR_FLOOR, PATIENCE = 100 * NOISE_FLOOR, 5
 INTERPOLATES = "the fit interpolates y: the noise is at its floor"
 #: Features to start from, and their precision, of those with which together they explain y. Where the scheme ends is a
-#: matter of chance otherwise: of 18 starts like this none was best, on 24 problems, and the ends 1 to 400 nats apart.
+#: matter of chance otherwise; none of the starts like this was always best.
 FIRST, WIDE = 5, 0.01
 
 

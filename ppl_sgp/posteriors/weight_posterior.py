@@ -41,6 +41,7 @@ def weight_posterior(statistics: SufficientStatistics, prior: WeightPrior, noise
     """
     checks.positive("noise_scale", noise_scale, "weight_posterior")
     evidence.check_prior(statistics, prior)
+    evidence.joint_batch("weight_posterior", statistics, noise_scale=noise_scale, prior=prior)
     loc, factor = posterior_factors(statistics, prior, noise_scale)
     scale_tril = jnp.vectorize(jnp.diag, signature="(m)->(m,m)")(factor) if factor.ndim == loc.ndim else factor
     return dist.MultivariateNormal(loc, scale_tril=scale_tril)

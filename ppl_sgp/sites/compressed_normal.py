@@ -10,6 +10,7 @@ from numpyro.distributions import constraints
 from numpyro.distributions.util import validate_sample
 from numpyro.util import is_prng_key
 
+from .. import evidence
 from .._internal import checks
 from .._internal.batching import vectorize
 from ..statistics.statistics import SufficientStatistics
@@ -18,7 +19,6 @@ from .compressed_distribution import (
     check_arguments,
     null_directions,
     project,
-    require_precision,
     sample_projection,
 )
 
@@ -63,12 +63,12 @@ class CompressedNormal(CompressedDistribution):
                 f"feature; got {jnp.shape(weights)}."
             )
         dtype = checks.common_dtype(weights, noise_scale)
-        require_precision("CompressedNormal", statistics, dtype)
+        evidence.require_precision("CompressedNormal", statistics, dtype)
         self.statistics = statistics
         self.weights, self.noise_scale = jnp.asarray(weights, dtype), jnp.asarray(noise_scale, dtype)
-        shape = jnp.shape(statistics.projection)
-        batch_shape = jnp.broadcast_shapes(self.noise_scale.shape, self.weights.shape[:-1], shape[:-1])
-        super().__init__(batch_shape, shape[-1:], validate_args=validate_args)
+        batch = {"noise_scale": self.noise_scale, "weights": self.weights[..., 0]}
+        batch_shape = evidence.joint_batch("CompressedNormal", statistics, **batch)
+        super().__init__(batch_shape, jnp.shape(statistics.projection)[-1:], validate_args=validate_args)
 
     @validate_sample
     def log_prob(self, value: Any) -> jax.Array:

@@ -12,7 +12,7 @@ import numpy as np
 from .._internal import checks
 from .._internal.pytree import rebuild
 from ..priors import WeightPrior
-from ..statistics.compressed import Compressed
+from ..statistics.compressed import FLOAT32_NATS, FLOAT32_NOISE, Compressed
 from ..statistics.statistics import SufficientStatistics, with_compressed
 from . import joint, scaled
 from .rounding import ANNOUNCED, rounding_error
@@ -33,8 +33,9 @@ def log_evidence(statistics: SufficientStatistics, prior: WeightPrior, noise_sca
     :param noise_scale: standard deviation of the noise, shape () or batch. With several outputs the
         last batch axis runs over them.
     :return: shape of the joint batch of outputs, prior and noise; () for one output.
-    :raises ValueError: if arguments do not fit, or the result is not finite and can be read. Where more than 0.1 nats
-        of it are rounding of sums of products, it warns.
+    :raises ValueError: if arguments do not fit, in float32 where it cannot resolve the evidence of these data, or if
+        the result is not finite and can be read. Where more than 0.1 nats of it are rounding of sums of products, it
+        warns.
 
     .. doctest::
 
@@ -48,7 +49,9 @@ def log_evidence(statistics: SufficientStatistics, prior: WeightPrior, noise_sca
     """
     checks.positive("noise_scale", noise_scale, "log_evidence")
     check_prior(statistics, prior)
-    joint_batch_shape("log_evidence", statistics, noise_scale, prior.batch_shape)
+    joint_batch("log_evidence", statistics, noise_scale=noise_scale, prior=prior)
+    dtype = checks.common_dtype(*jax.tree.leaves(prior), noise_scale)
+    require_precision("log_evidence", statistics, dtype, noise_scale)
     value = evaluate(statistics, prior, noise_scale, statistics.projection)
     if not checks.is_concrete(value):
         return jnp.where(jnp.isnan(value), -jnp.inf, value)
@@ -107,6 +110,7 @@ def check_prior(statistics: SufficientStatistics, prior: Any) -> None:
             f"`prior` must be a weight prior such as `basis.weight_prior(kernel)` or `sgp.DiagonalPrior(scale)`; "
             f"got {type(prior).__name__}."
         )
+    statistics.require_one_group("The evidence")
     if prior.num_weights not in (None, 1, statistics.num_features):
         raise ValueError(
             f"`prior` has {prior.num_weights} weights but the statistics have {statistics.num_features} features: "
@@ -121,19 +125,52 @@ def check_prior(statistics: SufficientStatistics, prior: Any) -> None:
             )
 
 
-def joint_batch_shape(
-    owner: str, statistics: SufficientStatistics, noise_scale: Any, parameters: tuple[int, ...]
-) -> tuple[int, ...]:
-    """The shape of the batch that outputs, noise scales and other parameters make together."""
-    noise, outputs = np.shape(noise_scale), np.shape(statistics.projection)[:-1]
+def joint_batch(owner: str, statistics: SufficientStatistics, **parameters: Any) -> tuple[int, ...]:
+    """The joint batch shape of the outputs and of what is given for them; what does not fit is refused.
+
+    :param parameters: by name, priors and arrays whose axes are all of the batch.
+    """
+    outputs = jnp.shape(statistics.projection)[:-1]
+    shapes = {
+        name: value.batch_shape if isinstance(value, WeightPrior) else jnp.shape(value)
+        for name, value in parameters.items()
+    }
     try:
-        return np.broadcast_shapes(noise, parameters, outputs)
-    except ValueError as error:
+        return jnp.broadcast_shapes(outputs, *shapes.values())
+    except ValueError:
+        given = ", ".join(f"`{name}` has batch shape {shape}" for name, shape in shapes.items() if shape)
         raise ValueError(
-            f"{owner}: batches do not fit together: `noise_scale` has shape {noise}, the other parameters make a batch "
-            f"of shape {parameters}, and the statistics have {statistics.num_outputs} output(s), over which the last "
-            "axis runs. Give one for each output, or a batch of k by shape (k, 1)."
-        ) from error
+            f"{owner}: the statistics are of {statistics.num_outputs} output(s); {given}, which does not go with that. "
+            "The last axis of a batch runs over the outputs: pass one for all, one for each, or a batch of k by shape "
+            "(k, 1)."
+        ) from None
+
+
+def require_precision(owner: str, statistics: SufficientStatistics, dtype: Any, noise_scale: Any = None) -> None:
+    """Refuse float32 where the evidence of these data would be off by more than about 0.1 nat.
+
+    :param noise_scale: that of the only evidence asked for; default any that the data may ask for.
+    """
+    compressed, moments = statistics.compressed, statistics.moments
+    if dtype == jnp.float64 or compressed.float32_suffices:
+        return
+    reason = "it is of millions of nats, or the noise is below 3e-4 of the signal"  # all that is known under `jit`
+    if checks.is_concrete(compressed.log_constant, moments):
+        size = float(np.max(np.abs(compressed.log_constant)))
+        signal = np.sqrt(moments.sum_squares / moments.num_rows)
+        known = noise_scale is not None and checks.is_concrete(noise_scale)
+        ratio = np.min((np.asarray(noise_scale) if known else np.sqrt(compressed.reference_variance)) / signal)
+        if known and size <= FLOAT32_NATS and ratio >= FLOAT32_NOISE:
+            return
+        reason = (
+            f"a log evidence of about {size:.1e} nats is rounded to {np.spacing(np.float32(size)):.2g}"
+            if size > FLOAT32_NATS
+            else f"the {'noise' if known else 'residual standard deviation'} is {ratio:.1e} of the signal"
+        )
+    raise ValueError(
+        f"{owner}: float32 cannot resolve the evidence of these data: {reason}. Call numpyro.enable_x64() "
+        "before creating arrays."
+    )
 
 
 def evaluate(statistics: SufficientStatistics, prior: WeightPrior, noise_scale: Any, projection: Any) -> jax.Array:

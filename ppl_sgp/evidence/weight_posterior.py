@@ -14,7 +14,7 @@ from .._internal.batching import vectorize
 from ..priors import DiagonalPrior, WeightPrior
 from ..statistics.statistics import SufficientStatistics
 from . import joint, scaled
-from .log_evidence import check_prior, joint_batch_shape
+from .log_evidence import check_prior, joint_batch
 
 
 def weight_posterior(statistics: SufficientStatistics, prior: WeightPrior, noise_scale: Any) -> dist.MultivariateNormal:
@@ -41,7 +41,7 @@ def weight_posterior(statistics: SufficientStatistics, prior: WeightPrior, noise
     """
     checks.positive("noise_scale", noise_scale, "weight_posterior")
     check_prior(statistics, prior)
-    joint_batch_shape("weight_posterior", statistics, noise_scale, prior.batch_shape)
+    joint_batch("weight_posterior", statistics, noise_scale=noise_scale, prior=prior)
     loc, factor = posterior_factors(statistics, prior, noise_scale)
     scale_tril = jnp.vectorize(jnp.diag, signature="(m)->(m,m)")(factor) if factor.ndim == loc.ndim else factor
     return dist.MultivariateNormal(loc, scale_tril=scale_tril)

@@ -70,6 +70,7 @@ def check_statistics(owner: str, statistics: Any) -> None:
             f"{owner} is a model of one argument, the statistics from sgp.sufficient_statistics(basis, X, y); "
             f"got {type(statistics).__name__}."
         )
+    statistics.require_one_group(owner)
     moments = statistics.moments
     if not checks.is_concrete(moments):
         return

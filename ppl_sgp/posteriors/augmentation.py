@@ -14,9 +14,10 @@ from .._internal import checks
 from ..bases.basis import Basis
 from ..bases.frozen_kernel import evaluate
 from ..kernels import Kernel
-from ..statistics.rows import validated
+from ..statistics.same_rows import require_same_rows
+from ..statistics.statistics import SufficientStatistics
 from .prediction import Prediction
-from .weights import WeightDraws, WeightPosteriors
+from .weights import WeightDraws
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,19 +79,18 @@ class NewCentres:
     """An augmentation for the weights of one model.
 
     :param augmentation: what was asked for.
-    :param weights: posteriors of the weights.
+    :param statistics: the statistics that the weights were inferred from.
     :param max_memory: bytes that intermediate results may take.
-    :raises ValueError: if rows and weights do not fit together, or there is no kernel or no scale.
+    :raises ValueError: if the rows are not those of the statistics, or there is no kernel or no scale.
     """
 
-    def __init__(self, augmentation: Augmentation, weights: WeightPosteriors, max_memory: float) -> None:
-        X, y, omega = validated(weights.basis, augmentation.X, augmentation.y, augmentation.row_weights, "Augmentation")
+    def __init__(self, augmentation: Augmentation, statistics: SufficientStatistics, max_memory: float) -> None:
+        rows = (augmentation.X, augmentation.y, augmentation.row_weights)
+        X, y, omega = require_same_rows(statistics, *rows, owner="Augmentation")
         y = y[:, None] if y.ndim == 1 else y
-        if y.shape[1] != weights.num_outputs:
-            raise ValueError(f"Augmentation: `y` must have {weights.num_outputs} output(s); got {y.shape[1]}.")
-        self._basis, self._X, self._y, self._max_memory = weights.basis, X, y, max_memory
+        self._basis, self._X, self._y, self._max_memory = statistics.basis, X, y, max_memory
         self._omega = np.ones(len(X)) if omega is None else omega
-        self._kernel = _kernel_of(weights.basis, augmentation.kernel)
+        self._kernel = _kernel_of(statistics.basis, augmentation.kernel)
         scale = np.sqrt(np.mean(y**2)) if augmentation.scale is None else augmentation.scale
         if not scale > 0:
             raise ValueError("Augmentation: y is identically zero, so it says nothing about `scale`; pass one.")

@@ -148,12 +148,11 @@ class Posterior:
         :param parts: positions of bases in a stack whose functions are wanted.
         :param residual_variance: add the variance that a basis of a frozen kernel lacks of it at new rows.
         """
-        one_output = np.ndim(self.statistics.moments.sum_squares) == 0
         return predict_with(
             self.weights,
+            self.statistics,
             X_new,
             row_weights,
-            one_output,
             self.max_memory,
             augment=augment,
             parts=parts,

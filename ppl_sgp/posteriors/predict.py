@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from .._internal import checks
+from ..statistics.statistics import SufficientStatistics
 from .augmentation import Augmentation, AugmentedPrediction, NewCentres
 from .parts import PartialPrediction, chosen_parts
 from .prediction import Prediction
@@ -17,9 +18,9 @@ from .weights import WeightPosteriors
 
 def predict_with(
     weights: WeightPosteriors,
+    statistics: SufficientStatistics,
     X_new: Any,
     row_weights: Any,
-    one_output: bool,
     max_memory: float,
     *,
     augment: Augmentation | None = None,
@@ -30,11 +31,12 @@ def predict_with(
     if parts is not None and row_weights is not None:
         raise ValueError("predict: `row_weights` are of noise, and a prediction of `parts` has none; leave them out.")
     X_new, omega = prediction_inputs(X_new, row_weights, weights.basis.input_dim)
+    one_output = np.ndim(statistics.moments.sum_squares) == 0
     common = (weights, X_new, omega, one_output, max_memory, residual_variance)
     if augment is not None and parts is not None:
         raise ValueError("predict: the feature that `augment` adds belongs to no part; pass `augment` or `parts`.")
     if augment is not None:
-        return AugmentedPrediction(*common, centres=NewCentres(augment, weights, max_memory))
+        return AugmentedPrediction(*common, centres=NewCentres(augment, statistics, max_memory))
     if parts is not None:
         return PartialPrediction(*common, chosen=chosen_parts(weights.basis, parts))
     return Prediction(*common)

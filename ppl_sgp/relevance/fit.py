@@ -75,7 +75,9 @@ class RelevanceVectors:
         loc[..., self.relevant] = self.weights
         factor[0, 0, self.relevant] = self.covariance_factor
         draws = WeightDraws(loc, factor, np.full((1, 1), self.noise_scale), np.zeros((1, 1, 0)))
-        return predict_with(KnownWeights(basis, draws), X_new, row_weights, True, max_memory, augment=augment)
+        return predict_with(
+            KnownWeights(basis, draws), self.statistics, X_new, row_weights, max_memory, augment=augment
+        )
 
 
 def fit_relevance_vectors(

@@ -14,7 +14,6 @@ from numpyro.primitives import _PYRO_STACK
 
 from .._internal import checks
 from .._internal.batching import full_precision
-from ..statistics.compressed import FLOAT32_NATS
 from ..statistics.statistics import SufficientStatistics
 
 
@@ -102,6 +101,7 @@ def check_arguments(owner: str, statistics: Any, noise_scale: Any) -> None:
             f"{owner}: `statistics` must come from sgp.sufficient_statistics(basis, X, y); got "
             f"{type(statistics).__name__}. Rows are compressed once, outside the model."
         )
+    statistics.require_one_group(owner)
     if isinstance(noise_scale, dist.Distribution):
         raise ValueError(
             f"{owner}: `noise_scale` is the standard deviation of Gaussian noise; got a {type(noise_scale).__name__} "
@@ -109,27 +109,6 @@ def check_arguments(owner: str, statistics: Any, noise_scale: Any) -> None:
             "weights explicit and use any distribution of `basis(X) @ w`."
         )
     checks.positive("noise_scale", noise_scale, owner)
-
-
-def require_precision(owner: str, statistics: SufficientStatistics, dtype: Any) -> None:
-    """Refuse float32 where the evidence of these data would be off by more than about 0.1 nat."""
-    compressed = statistics.compressed
-    if dtype == jnp.float64 or compressed.float32_suffices:
-        return
-    reason = "it is of millions of nats, or the noise is below 3e-4 of the signal"  # all that is known under `jit`
-    if checks.is_concrete(compressed.log_constant):
-        size = float(np.max(np.abs(compressed.log_constant)))
-        signal = np.sqrt(statistics.moments.sum_squares / statistics.moments.num_rows)
-        noise = np.sqrt(compressed.reference_variance)
-        reason = (
-            f"a log evidence of about {size:.1e} nats is rounded to {np.spacing(np.float32(size)):.2g}"
-            if size > FLOAT32_NATS
-            else f"the residual standard deviation is {np.min(noise / signal):.1e} of the signal"
-        )
-    raise ValueError(
-        f"{owner}: float32 cannot resolve the evidence of these data: {reason}. Call numpyro.enable_x64() "
-        "before creating arrays."
-    )
 
 
 def sample_residual(key: jax.Array, statistics: SufficientStatistics, noise_scale: jax.Array) -> jax.Array:

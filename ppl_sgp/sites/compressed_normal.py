@@ -10,16 +10,15 @@ from numpyro.distributions import constraints
 from numpyro.distributions.util import validate_sample
 from numpyro.util import is_prng_key
 
+from .. import evidence
 from .._internal import checks
 from .._internal.batching import vectorize
-from ..evidence import joint_batch_shape
 from ..statistics.statistics import SufficientStatistics
 from .compressed_distribution import (
     CompressedDistribution,
     check_arguments,
     null_directions,
     project,
-    require_precision,
     sample_projection,
 )
 
@@ -64,10 +63,11 @@ class CompressedNormal(CompressedDistribution):
                 f"feature; got {jnp.shape(weights)}."
             )
         dtype = checks.common_dtype(weights, noise_scale)
-        require_precision("CompressedNormal", statistics, dtype)
+        evidence.require_precision("CompressedNormal", statistics, dtype)
         self.statistics = statistics
         self.weights, self.noise_scale = jnp.asarray(weights, dtype), jnp.asarray(noise_scale, dtype)
-        batch_shape = joint_batch_shape("CompressedNormal", statistics, noise_scale, self.weights.shape[:-1])
+        batch = {"noise_scale": self.noise_scale, "weights": self.weights[..., 0]}
+        batch_shape = evidence.joint_batch("CompressedNormal", statistics, **batch)
         super().__init__(batch_shape, jnp.shape(statistics.projection)[-1:], validate_args=validate_args)
 
     @validate_sample

@@ -20,7 +20,6 @@ from .compressed_distribution import (
     check_arguments,
     null_directions,
     project,
-    require_precision,
     sample_projection,
 )
 
@@ -66,10 +65,10 @@ class SparseGP(CompressedDistribution):
         check_arguments("SparseGP", statistics, noise_scale)
         evidence.check_prior(statistics, prior)
         dtype = checks.common_dtype(*jax.tree.leaves(prior), noise_scale)
-        require_precision("SparseGP", statistics, dtype)
+        evidence.require_precision("SparseGP", statistics, dtype)
         self.statistics, self.prior = statistics, prior
         self.noise_scale = jnp.asarray(noise_scale, dtype)
-        batch_shape = evidence.joint_batch_shape("SparseGP", statistics, noise_scale, prior.batch_shape)
+        batch_shape = evidence.joint_batch("SparseGP", statistics, noise_scale=noise_scale, prior=prior)
         super().__init__(batch_shape, jnp.shape(statistics.projection)[-1:], validate_args=validate_args)
 
     @validate_sample

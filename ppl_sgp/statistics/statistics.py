@@ -173,6 +173,8 @@ class SufficientStatistics:
                 "Statistics are added on the host, in float64: their numbers cannot be read under `jit`, `vmap` or "
                 "`grad`. Add them before, and pass the sum as an argument."
             )
+        self.require_one_group("Adding statistics")
+        SufficientStatistics(basis, moments).require_one_group("Adding statistics")
         if not same_tree(self.basis, basis):
             raise ValueError(
                 "Statistics can be added only if they were computed with the same basis; these bases differ. "
@@ -184,6 +186,25 @@ class SufficientStatistics:
                 f"{np.shape(self.moments.sum_squares)} and {np.shape(moments.sum_squares)}."
             )
 
+    def require_one_group(self, owner: str) -> None:
+        """Refuse a batch of groups, which is there to be mapped over. Within ``jax.vmap`` there is one."""
+        groups = np.shape(self.moments.num_rows)
+        if groups:
+            raise ValueError(
+                f"{owner}: these are statistics of {groups[0]} groups, from `sgp.stack_statistics`, where those of one "
+                "are needed. Map over the groups, as in `jax.vmap(lambda stats: sgp.log_evidence(stats, prior, "
+                "noise_scale))(batch)`, or use the statistics of each before they were stacked."
+            )
+
+    def _require_host(self, owner: str) -> None:
+        """Refuse what is computed on the host for traced statistics, or for a batch of groups."""
+        if not checks.is_concrete(self.moments, self.compressed):
+            raise ValueError(
+                f"{owner} runs on the host, in float64, where numbers cannot be read under `jit`, `vmap` or `grad`. "
+                "Call it before, and pass the result as an argument."
+            )
+        self.require_one_group(owner)
+
     def update(self, X: Any, y: Any, row_weights: Any = None) -> SufficientStatistics:
         """Statistics with further rows appended. O(n_new m²).
 
@@ -192,6 +213,7 @@ class SufficientStatistics:
         :param row_weights: known relative noise precisions, shape (n_new,).
         :raises ValueError: as :func:`~ppl_sgp.sufficient_statistics`; the statistics stay as they were.
         """
+        self._require_host("update")
         moments = moments_of_arrays(self.basis, X, y, row_weights, kind=kind_beside(self.moments))
         self.require_compatible(self.basis, moments)
         return SufficientStatistics(self.basis, self.moments + moments)
@@ -218,6 +240,7 @@ class SufficientStatistics:
             >>> window.num_rows, bool(np.abs(window.moments.gram - anew.moments.gram).max() < 1e-12)
             (40, True)
         """
+        self._require_host("forget")
         if isinstance(self.moments, RootMoments) and self.moments.required:
             raise ValueError(
                 'forget: subtracting loses the digits that `method="qr"` keeps. Compute the statistics of the rows '
@@ -262,6 +285,7 @@ class SufficientStatistics:
             >>> bool(abs(exact - fast) < 1e-3)
             True
         """
+        self._require_host("rotate")
         m, factor = self.num_features, self.compressed.factor
         if prior is not None and orthonormal:
             raise ValueError(
@@ -321,6 +345,7 @@ class SufficientStatistics:
             Its folder must exist.
         :raises ValueError: if the basis holds a function, or if ``path`` is no plain file.
         """
+        self._require_host("save")
         write(path, self.parts)
 
     @property

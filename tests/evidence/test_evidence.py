@@ -290,7 +290,7 @@ def test_bad_arguments_are_refused(prior, noise_scale, message, rng):
 
 
 def test_overflow_is_refused_with_the_remedy(rng):
-    stats = sgp.sufficient_statistics(IdentityBasis(1), np.ones((3, 1)), np.ones(3) * 1e10)
+    stats = sgp.sufficient_statistics(IdentityBasis(1), np.ones((3, 1)), np.array([1e10, -3e10, 1e10]))
     with pytest.raises(ValueError, match=r"(?s)not finite.*enable_x64"):
         sgp.log_evidence(stats, sgp.DiagonalPrior(np.float32(1.0)), np.float32(1e-30))
 
@@ -385,6 +385,31 @@ def test_batches_that_do_not_fit_are_refused_in_words(rng):
         lambda: sgp.SparseGP(stats, prior, noise),
         lambda: sgp.CompressedNormal(stats, jnp.ones((4, 3)), noise),
     ):
-        with pytest.raises(ValueError, match=r"`noise_scale` has shape \(2,\).* 4 output.*\(k, 1\)"):
+        with pytest.raises(ValueError, match=r"of 4 output.*`noise_scale` has batch shape \(2,\).*\(k, 1\)"):
             asked()
     assert sgp.log_evidence(stats, prior, noise[:, None]).shape == (2, 4)  # the remedy
+
+
+def test_float32_is_refused_by_the_function_as_by_the_sites():
+    X = np.linspace(0, 10, 200)[:, None]
+    y = 1e4 + np.sin(X[:, 0]) + 1e-5 * np.cos(77 * X[:, 0])  # -7.8e7 came, of -4.5e7
+    stats = sgp.sufficient_statistics(sgp.PolynomialBasis(1, 8), X, y)
+    prior = sgp.DiagonalPrior(jnp.ones(stats.num_features, jnp.float32))
+    for value in (sgp.log_evidence, jax.jit(sgp.log_evidence)):
+        with pytest.raises(ValueError, match="log_evidence: float32 cannot resolve.*enable_x64"):
+            value(stats, prior, jnp.float32(1.0))
+
+
+@pytest.mark.parametrize("outputs", [(), (3,)])
+def test_batches_that_do_not_go_with_the_outputs_are_refused(outputs, rng):
+    stats = sgp.sufficient_statistics(IdentityBasis(4), rng.standard_normal((9, 4)), rng.standard_normal((9, *outputs)))
+    two, one = jnp.ones((2, 4)), sgp.DiagonalPrior(jnp.ones(4))
+    five = jnp.ones(5)
+    for of in (sgp.log_evidence, sgp.SparseGP, sgp.weight_posterior):
+        with pytest.raises(ValueError, match=r"output\(s\); `noise_scale` has batch shape \(5,\), `prior` .* \(2,\)"):
+            of(stats, sgp.DiagonalPrior(two), five)
+        if outputs:
+            with pytest.raises(ValueError, match=r"3 output\(s\); `noise_scale` has batch shape \(5,\).*one for each"):
+                of(stats, one, five)
+    with pytest.raises(ValueError, match=r"CompressedNormal.*`noise_scale` .* \(5,\), `weights` .* \(2,\)"):
+        sgp.CompressedNormal(stats, two, five)

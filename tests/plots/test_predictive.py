@@ -110,7 +110,7 @@ def test_explicit_weights_and_several_outputs(rng):
     np.testing.assert_allclose([low, high], np.quantile(f, [0.1, 0.9], axis=0), rtol=1e-5)
 
     both = sgp.sufficient_statistics(sgp.LinearBasis(1), X, np.column_stack([y, -y]))
-    prediction = sgp.predict(MODEL, {"noise_scale": draws["w"][:2, 0] ** 2}, both, [[0.0], [2.0]])
+    prediction = sgp.predict(MODEL, {"noise_scale": draws["w"][:2] ** 2}, both, [[0.0], [2.0]])
     ax = plot_predictive(prediction, [[0.0], [2.0]], output=1)
     np.testing.assert_allclose(ax.lines[0].get_ydata(), prediction.mean[:, 1])
     with pytest.raises(ValueError, match=r"2 output\(s\), and `output` is None. Choose one"):
@@ -182,10 +182,9 @@ def test_refusals(fitted):
 def test_augmented_predictions_have_bands_too(key):
     X = np.linspace(0, 1, 12)[:, None]
     basis = sgp.CentredBasis(X[::3], sgp.SquaredExponential(0.2), bias=False)
-    fit = sgp.fit_relevance_vectors(
-        sgp.sufficient_statistics(basis, X, np.cos(4 * X[:, 0]) + 0.1 * jax.random.normal(key, (12,)))
-    )
+    y = np.cos(4 * X[:, 0]) + 0.1 * np.asarray(jax.random.normal(key, (12,)))
+    fit = sgp.fit_relevance_vectors(sgp.sufficient_statistics(basis, X, y))
     far = np.array([[0.5], [9.0]])
-    augmented = fit.predict(far, augment=sgp.Augmentation(X, np.cos(4 * X[:, 0])))
+    augmented = fit.predict(far, augment=sgp.Augmentation(X, y))
     _, low, high = band(plot_predictive(augmented, far, levels=[0.9], noise=False), "90% of f")
     np.testing.assert_allclose((high - low) / 2, norm.ppf(0.95) * np.sqrt(augmented.variance), rtol=1e-6)

@@ -119,7 +119,7 @@ def test_several_outputs_and_other_bases():
     basis = sgp.LaplaceBasis.from_data(X, 8, 2.0)
     stats = sgp.sufficient_statistics(basis, X, y)
     model = sgp.models.basis_gp()
-    draws = {"lengthscale": np.array([0.7]), "amplitude": np.ones(1), "noise_scale": np.array([0.2])}
+    draws = {"lengthscale": np.array([0.7]), "amplitude": np.ones((1, 2)), "noise_scale": np.full((1, 2), 0.2)}
     near = X_NEW[:2]
     with pytest.raises(ValueError, match="pass the `kernel`"):
         sgp.predict(model, draws, stats, near, augment=sgp.Augmentation(X, y))
@@ -131,7 +131,7 @@ def test_several_outputs_and_other_bases():
             mean, variance = dense(basis, gamma, 0.2, X, y[:, j], np.ones(40), x, 1.0)
             assert prediction.mean[i, j] == pytest.approx(mean, abs=ATOL)
             assert prediction.variance[i, j] == pytest.approx(variance, abs=ATOL)
-    with pytest.raises(ValueError, match=r"must have 2 output\(s\); got 1"):
+    with pytest.raises(ValueError, match=r"Augmentation: the statistics are of 40 rows with 2 output\(s\)"):
         sgp.predict(model, draws, stats, near, augment=sgp.Augmentation(X, y[:, 0], kernel=KERNEL))
 
 
@@ -158,6 +158,41 @@ def test_refusals():
     with pytest.raises(ValueError, match="`scale` must be positive"):
         sgp.Augmentation(X, y, scale=-1.0)
     with pytest.raises(ValueError, match="y is identically zero"):
-        sgp.predict(model, draws, stats, X_NEW, augment=sgp.Augmentation(X, 0 * y))
+        zero = sgp.sufficient_statistics(basis, X, 0 * y)
+        sgp.predict(_known_noise, {"amplitude": np.ones(2)}, zero, X_NEW, augment=sgp.Augmentation(X, 0 * y))
     with pytest.raises(ValueError, match="rows but"):
         sgp.predict(model, draws, stats, X_NEW, augment=sgp.Augmentation(X, y[:3]))
+
+
+def _known_noise(stats):
+    amplitude = numpyro.sample("amplitude", dist.LogNormal(0.0, 1.0))
+    sgp.observe("y", stats, sgp.DiagonalPrior(amplitude), 0.3)
+
+
+def test_rows_that_are_not_those_of_the_statistics_are_refused(rng):
+    X, y, omega, basis = problem()
+    stats = sgp.sufficient_statistics(basis, X, y, row_weights=omega)
+    draws = {"amplitude": np.ones(2)}
+    fit = sgp.fit_relevance_vectors(stats)
+
+    def of_draws(augment):
+        return sgp.predict(_known_noise, draws, stats, X_NEW, augment=augment).mean
+
+    def of_fit(augment):
+        return fit.predict(X_NEW, augment=augment).mean
+
+    order = rng.permutation(40)
+    for predict in (of_draws, of_fit):
+        shuffled = predict(sgp.Augmentation(X[order], y[order], row_weights=omega[order]))
+        np.testing.assert_allclose(
+            shuffled, predict(sgp.Augmentation(X, y, row_weights=omega)), atol=by_lane(1e-9, 1e-4)
+        )
+        for rows, message in (
+            ((X, y[order], omega), "`y` .* is not what was compressed|not the pairs"),
+            ((X, -y, omega), "opposite sign"),
+            ((X + 1, y, omega), "`X` is not what was compressed"),
+            ((X, y, None), "`row_weights` are not those"),
+            ((X[1:], y[1:], omega[1:]), "statistics are of 40 rows"),
+        ):
+            with pytest.raises(ValueError, match=f"(?s)Augmentation: .*({message})"):
+                predict(sgp.Augmentation(rows[0], rows[1], row_weights=rows[2]))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro
+import numpyro.distributions as dist
 import pytest
 
 import ppl_sgp as sgp
@@ -93,3 +95,39 @@ def test_statistics_are_added_outside_jit(rng):
     for transform in (jax.jit, jax.vmap):
         with pytest.raises(ValueError, match="added on the host.*Add them before"):
             transform(lambda s: s + s)(stats if transform is jax.jit else sgp.stack_statistics([stats, stats]))
+
+
+def test_a_batch_of_groups_is_refused_where_one_is_needed(rng, tmp_path):
+    groups = [group(rng, n) for n in (9, 13)]
+    batch, prior = sgp.stack_statistics(groups), sgp.DiagonalPrior(jnp.ones(M))
+    X, y = np.ones((2, M)), np.ones(2)
+
+    def model(stats):
+        sgp.observe("y", stats, sgp.DiagonalPrior(numpyro.sample("scale", dist.HalfNormal(1.0))), 0.1)
+
+    asked = [
+        lambda stats: sgp.log_evidence(stats, prior, 0.1),
+        lambda stats: sgp.SparseGP(stats, prior, 0.1),
+        lambda stats: sgp.CompressedNormal(stats, jnp.ones(M), 0.1),
+        lambda stats: sgp.weight_posterior(stats, prior, 0.1),
+        lambda stats: sgp.fit_evidence(model, stats),
+        lambda stats: sgp.fit_evidence(sgp.models.reweighted_basis(), stats),
+        lambda stats: sgp.predict(model, {"scale": np.ones(1)}, stats, X),
+        lambda stats: stats + stats,
+        lambda stats: stats + groups[0],
+        lambda stats: groups[0] + stats,
+        lambda stats: stats.update(X, y),
+        lambda stats: stats.forget(X, y),
+        lambda stats: stats.rotate(),
+        lambda stats: stats.save(tmp_path / "groups.npz"),
+    ]
+    for ask in asked:
+        with pytest.raises(ValueError, match="statistics of 2 groups.*Map over the groups"):
+            ask(batch)
+
+
+def test_what_runs_on_the_host_is_refused_for_traced_statistics(rng):
+    stats, X, y = group(rng, 9), np.ones((2, M)), np.ones(2)
+    for ask in (lambda s: s.rotate(), lambda s: s.update(X, y), lambda s: s.forget(X, y), lambda s: s + s):
+        with pytest.raises(ValueError, match="on the host, in float64.*Call it before|Add them before"):
+            jax.jit(ask)(stats)

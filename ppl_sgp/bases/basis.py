@@ -77,6 +77,11 @@ class Basis(abc.ABC):
         return False
 
     @property
+    def bounded(self) -> bool:
+        """Whether the features mean nothing outside a box, where no other feature can mend them."""
+        return any(part.bounded for part in self.parts)
+
+    @property
     def spectral_points(self) -> np.ndarray:
         """Frequencies of which the first features are cosines, shape (k, d), in cycles per unit of x; k = 0 if none."""
         return np.zeros((0, self.input_dim))

@@ -77,6 +77,11 @@ class SelectedColumns(Basis):
         return self.basis.constant_features
 
     @property
+    def bounded(self) -> bool:
+        """Whether the features of the basis mean nothing outside a box."""
+        return self.basis.bounded
+
+    @property
     def approximates_kernel(self) -> bool:
         """Whether the features of the basis stand for a kernel."""
         return self.basis.approximates_kernel

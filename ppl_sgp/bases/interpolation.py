@@ -68,6 +68,7 @@ class InterpolationBasis(Basis):
     """
 
     approximates_kernel = True
+    bounded = True
 
     grid: tuple[Any, ...]
     method: str = static(default="cubic")

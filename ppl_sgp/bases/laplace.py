@@ -60,6 +60,7 @@ class LaplaceBasis(Basis):
     """
 
     approximates_kernel = True
+    bounded = True
 
     frequencies: tuple[Any, ...]  # j / 4L in cycles per unit of x, one array (m_i,) an input
     centre: Any

@@ -64,6 +64,11 @@ class RotatedBasis(Basis):
         return self.basis.unrotated
 
     @property
+    def bounded(self) -> bool:
+        """Whether the features of the basis mean nothing outside a box."""
+        return self.basis.bounded
+
+    @property
     def approximates_kernel(self) -> bool:
         """Whether the features of the basis stand for a kernel."""
         return self.basis.approximates_kernel

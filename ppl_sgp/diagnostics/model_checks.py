@@ -11,7 +11,6 @@ import numpy as np
 
 from ..bases.basis import Basis
 from ..bases.fourier import FEW_FEATURES
-from ..bases.interpolation import InterpolationBasis
 from ..evidence import joint
 from ..models.hyperpriors import mean_excess
 from ..models.kernel_model import KernelModel
@@ -175,9 +174,8 @@ def domain_findings(statistics: SufficientStatistics, X_new: Any) -> Iterator[Fi
 
 def _beyond(basis: Basis) -> str:
     """What to do for predictions beyond the training inputs."""
-    inner = basis.unrotated
-    if any(isinstance(part, InterpolationBasis) for part in inner.parts or (inner,)):
-        return "There is nothing to interpolate beyond the grid: make the basis with one that covers them."
+    if basis.bounded:
+        return "Its features mean nothing there: make the basis for a box, or with a grid, that covers them."
     kernel = ", kernel=sgp.Matern52(lengthscale)" if basis.centre_kernel is None else ""
     return (
         "A finite basis is too certain there: use "

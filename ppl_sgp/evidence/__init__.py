@@ -1,6 +1,6 @@
 """``log p(y | θ)`` from compressed data: ``log_evidence`` chooses ``scaled`` (diagonal priors) or ``joint``."""
 
-from .log_evidence import check_prior, evaluate, evidence_cost, joint_batch, log_evidence, require_precision
+from .dispatch import check_prior, evaluate, evidence_cost, joint_batch, log_evidence, require_precision
 from .rounding import rounding_error
 
 __all__ = [

@@ -1,19 +1,19 @@
 """Ready NumPyro models: picklable callables of one argument, the statistics."""
 
-from .basis_gp import BasisGP as BasisGP
-from .basis_gp import basis_gp as basis_gp
-from .discrete_weights import DiscreteWeights as DiscreteWeights
-from .discrete_weights import discrete_weights as discrete_weights
-from .fourier_gp import FourierGP as FourierGP
-from .fourier_gp import fourier_gp as fourier_gp
+from ._basis_gp import BasisGP as BasisGP
+from ._basis_gp import basis_gp as basis_gp
+from ._discrete_weights import DiscreteWeights as DiscreteWeights
+from ._discrete_weights import discrete_weights as discrete_weights
+from ._fourier_gp import FourierGP as FourierGP
+from ._fourier_gp import fourier_gp as fourier_gp
+from ._relevance_vector_classifier import RelevanceVectorClassifier as RelevanceVectorClassifier
+from ._relevance_vector_classifier import relevance_vector_classifier as relevance_vector_classifier
+from ._relevance_vector_machine import RelevanceVectorMachine as RelevanceVectorMachine
+from ._relevance_vector_machine import relevance_vector_machine as relevance_vector_machine
+from ._reweighted_basis import FreeSpectrumGP as FreeSpectrumGP
+from ._reweighted_basis import ReweightedBasis as ReweightedBasis
+from ._reweighted_basis import free_spectrum_gp as free_spectrum_gp
+from ._reweighted_basis import reweighted_basis as reweighted_basis
 from .kernel_model import KernelModel as KernelModel
-from .relevance_vector_classifier import RelevanceVectorClassifier as RelevanceVectorClassifier
-from .relevance_vector_classifier import relevance_vector_classifier as relevance_vector_classifier
-from .relevance_vector_machine import RelevanceVectorMachine as RelevanceVectorMachine
-from .relevance_vector_machine import relevance_vector_machine as relevance_vector_machine
-from .reweighted_basis import FreeSpectrumGP as FreeSpectrumGP
-from .reweighted_basis import ReweightedBasis as ReweightedBasis
-from .reweighted_basis import free_spectrum_gp as free_spectrum_gp
-from .reweighted_basis import reweighted_basis as reweighted_basis
 from .shrinkage import GammaPrecision as GammaPrecision
 from .shrinkage import Horseshoe as Horseshoe

@@ -53,7 +53,14 @@ def left_out(
     X, y, row_weights = require_same_rows(statistics, X, y, row_weights, owner="leave_one_out")
     omega = np.ones(len(X)) if row_weights is None else row_weights
     if rows is not None:
-        X, y, omega = X[rows], y[rows], omega[rows]
+        numbers = np.arange(len(X))
+        try:
+            chosen = np.atleast_1d(numbers[rows])
+        except (IndexError, TypeError) as error:
+            raise ValueError(
+                f"leave_one_out: `rows` must be a slice or indices of the {len(X)} rows; got {rows!r}."
+            ) from error
+        X, y, omega = X[chosen], y[chosen], omega[chosen]
     needed = 8 * weights.num_draws * y.size * len(functions)
     if needed > max_memory:
         raise ValueError(

@@ -330,6 +330,9 @@ def latent_draws(observed: ObservedSite, samples: dict[str, np.ndarray]) -> dict
         )
     chosen = {name: samples[name] for name in observed.latent}
     for name, shape in observed.latent.items():
+        size = np.max(np.abs(chosen[name]), initial=0.0, where=np.isfinite(chosen[name]))
+        if size > np.finfo(jax.dtypes.canonicalize_dtype(np.float64)).max:
+            raise ValueError(f"The draws of {name!r} are beyond float32: {size:.3g}. Call numpyro.enable_x64() first.")
         drawn = chosen[name].shape[1:]  # of one number for all elements, as well
         if len(drawn) > len(shape) or np.broadcast_shapes(drawn, shape) != shape:
             by_chain = chosen[name].shape[2:] == shape

@@ -27,7 +27,6 @@ def fourier(X=None):
 
 BASES = {
     "Centred": lambda X: sgp.CentredBasis(X[:10], KERNEL),
-    "Laplace": lambda X: sgp.LaplaceBasis.from_data(X, 10),
     "Fourier": fourier,
     "Nyström": lambda X: sgp.NystromBasis(X[:10], KERNEL),
     "grid": lambda X: sgp.GridEigenBasis.from_kernel(KERNEL, X, 10),
@@ -48,17 +47,30 @@ def test_augmentation_where_it_is_named(name, rotated, rng):
     assert "augment=sgp.Augmentation(X, y" in remedy and with_kernel == (name != "Centred")
     augment = sgp.Augmentation(X, y, kernel=sgp.Matern52(0.3)) if with_kernel else sgp.Augmentation(X, y)
     draws = {"scale": np.ones(2), "noise_scale": np.full(2, 0.1)}
-    announced = {"Laplace": "lie outside", "grid": "lie outside", "Nyström": "lie far from all inducing points"}
+    announced = {"grid": "lie outside", "Nyström": "lie far from all inducing points"}
     with pytest.warns(UserWarning, match=announced[name]) if name in announced else nullcontext():
         variance = sgp.predict(sgp.models.reweighted_basis(), draws, stats, X_new, augment=augment).variance
     assert variance[1] > 0.3 and variance[0] < 0.05
+
+
+@pytest.mark.parametrize("rotated", [False, True])
+def test_a_box_that_covers(rotated, rng):
+    # Outside its box, features of a Laplace basis are mirror images: a feature more cannot mend them.
+    X, y = rows(rng)
+    stats = sgp.sufficient_statistics(sgp.LaplaceBasis.from_data(X, 10), X, y)
+    remedy = next(iter(domain_findings(stats.rotate() if rotated else stats, [[2.5]]))).remedy
+    assert "make the basis for a box" in remedy and "Augmentation" not in remedy
+    wide = sgp.LaplaceBasis.from_data(np.concatenate([X, [[2.5]]]), 40, 1.5)
+    stats, draws = sgp.sufficient_statistics(wide, X, y), {"amplitude": np.ones(1), "noise_scale": np.full(1, 0.1)}
+    prediction = sgp.predict(sgp.models.basis_gp(lengthscale=0.2), draws, stats, [[2.5]])
+    assert prediction.variance[0] == pytest.approx(1.0, abs=0.05) and abs(prediction.mean[0]) < 0.01
 
 
 def test_a_grid_that_covers(rng):
     X, y = rows(rng)
     stats = sgp.sufficient_statistics(sgp.InterpolationBasis([np.linspace(-0.1, 1.1, 15)]), X, y)
     remedy = next(iter(domain_findings(stats, [[2.5]]))).remedy
-    assert "make the basis with one that covers" in remedy and "Augmentation" not in remedy
+    assert "with a grid, that covers them" in remedy and "Augmentation" not in remedy
     wide = sgp.sufficient_statistics(sgp.InterpolationBasis([np.linspace(-0.1, 2.6, 30)]), X, y)
     draws = {"scale": np.ones(2), "noise_scale": np.full(2, 0.1)}
     assert sgp.predict(sgp.models.reweighted_basis(), draws, wide, [[2.5]]).variance[0] > 0.1

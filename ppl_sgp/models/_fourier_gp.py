@@ -11,7 +11,7 @@ import numpy as np
 from ..bases.fourier import FourierBasis
 from ..kernels import Kernel
 from ..statistics.statistics import SufficientStatistics
-from .basis_gp import BasisGP
+from ._basis_gp import BasisGP
 from .hyperpriors import check_statistics, require_fourier
 
 

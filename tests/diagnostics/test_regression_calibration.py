@@ -11,7 +11,7 @@ from scipy.stats import kstest, norm
 
 import ppl_sgp as sgp
 from ppl_sgp.diagnostics.regression_calibration import calibrate_regression
-from ppl_sgp.posteriors.predict import predict_with
+from ppl_sgp.posteriors.prediction import Prediction
 from ppl_sgp.posteriors.weights import KnownWeights, WeightDraws
 from tests.builders import IdentityBasis
 
@@ -32,7 +32,8 @@ def prediction_of(mean, f_scale, noise_scale, *, row_weights=None, max_memory=1e
         np.broadcast_to(noise_scale, mean.shape[:-1]).reshape(shape[:2]),
         np.zeros((*shape[:2], 0)),
     )
-    return predict_with(KnownWeights(IdentityBasis(n), weights), np.eye(n), row_weights, one_output, max_memory)
+    omega = np.ones(n) if row_weights is None else np.asarray(row_weights)
+    return Prediction(KnownWeights(IdentityBasis(n), weights), np.eye(n), omega, one_output, max_memory)
 
 
 def random_mixture(rng, num_draws, n):

@@ -247,7 +247,7 @@ def test_what_all_predictions_of_classes_offer(which):
     np.testing.assert_allclose(shares, probabilities, atol=0.02)
     with pytest.raises(ValueError, match=r"labels \['other'\] are not among the classes"):
         prediction.log_density(["other"] * 7)
-    with pytest.raises(ValueError, match=r"must have shape \(7,\); got \(2,\)"):
+    with pytest.raises(ValueError, match=r"must have shape \(7,\), one for each row; got \(2,\)"):
         prediction.log_density(["low", "high"])
 
 

@@ -14,10 +14,11 @@ from .._internal.pytree import pytree_dataclass, static
 from ..kernels import Kernel
 from ..priors import WeightPrior
 from .basis import Basis
+from .wrapped import WrappedBasis
 
 
 @pytree_dataclass
-class SelectedColumns(Basis):
+class SelectedColumns(WrappedBasis):
     """Features of another basis, which sees only some columns of the inputs: a part of :func:`~ppl_sgp.stack`.
 
     :param basis: the basis φ, of as many inputs as there are columns.
@@ -75,21 +76,6 @@ class SelectedColumns(Basis):
     def constant_features(self) -> np.ndarray:
         """Whether each feature is a constant, shape (m,), Boolean."""
         return self.basis.constant_features
-
-    @property
-    def bounded(self) -> bool:
-        """Whether the features of the basis mean nothing outside a box."""
-        return self.basis.bounded
-
-    @property
-    def approximates_kernel(self) -> bool:
-        """Whether the features of the basis stand for a kernel."""
-        return self.basis.approximates_kernel
-
-    @property
-    def has_float32_features(self) -> bool:
-        """Whether the basis has a way in float32."""
-        return self.basis.has_float32_features
 
     def fill_features(self, X: np.ndarray, out: np.ndarray, single: bool = False) -> None:
         """Features as the basis fills them itself."""

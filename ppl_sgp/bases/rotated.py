@@ -14,10 +14,11 @@ from .._internal.pytree import pytree_dataclass, static
 from ..kernels import Kernel
 from ..priors import DiagonalPrior, WeightPrior
 from .basis import Basis, common_variance
+from .wrapped import WrappedBasis
 
 
 @pytree_dataclass
-class RotatedBasis(Basis):
+class RotatedBasis(WrappedBasis):
     """Features ``Wᵀφ(x)`` of another basis, made by :meth:`SufficientStatistics.rotate`.
 
     New inputs go through the same W, so predictions are those of the rotated model.
@@ -47,11 +48,6 @@ class RotatedBasis(Basis):
         """The parts of the basis before the rotation."""
         return self.basis.parts
 
-    @property
-    def has_float32_features(self) -> bool:
-        """Whether the basis has a way in float32."""
-        return self.basis.has_float32_features
-
     def fill_features(self, X: np.ndarray, out: np.ndarray, single: bool = False) -> None:
         """Features as the basis fills them itself, rotated in float64."""
         features = np.empty((len(X), self.basis.num_features))
@@ -62,16 +58,6 @@ class RotatedBasis(Basis):
     def unrotated(self) -> Basis:
         """The basis before this and any other rotation."""
         return self.basis.unrotated
-
-    @property
-    def bounded(self) -> bool:
-        """Whether the features of the basis mean nothing outside a box."""
-        return self.basis.bounded
-
-    @property
-    def approximates_kernel(self) -> bool:
-        """Whether the features of the basis stand for a kernel."""
-        return self.basis.approximates_kernel
 
     @property
     def centre_kernel(self) -> Kernel | None:

@@ -78,7 +78,7 @@ def test_values_do_not_pass_for_outputs():
     stats = data("two_outputs").statistics
     enumerated = Enumerates(handlers.seed(one_output, jax.random.key(0)), -1)
     with pytest.raises(ValueError, match="outputs need a plate"):
-        enumerated(sgp.sufficient_statistics(stats.basis, np.zeros((4, 1)), np.ones((4, 3))))
+        enumerated(sgp.sufficient_statistics(stats.basis, np.zeros((4, 1)), np.arange(12.0).reshape(4, 3) ** 2))
 
 
 @pytest.mark.relaxed_promotion

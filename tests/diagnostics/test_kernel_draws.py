@@ -17,9 +17,11 @@ LAGS = np.linspace(0, 0.5, 6)
 
 
 def one_input(num_features=8):
-    X = np.random.default_rng(0).uniform(size=(20, 1))
+    rng = np.random.default_rng(0)
+    X = rng.uniform(size=(20, 1))
+    y = np.sin(6 * X[:, 0]) + 0.1 * rng.standard_normal(20)
     basis = sgp.FourierBasis.sample(jax.random.key(0), sgp.Matern32(0.3), num_features, 1)
-    return sgp.sufficient_statistics(basis, X, np.sin(6 * X[:, 0]))
+    return sgp.sufficient_statistics(basis, X, y)
 
 
 def draws(**values):

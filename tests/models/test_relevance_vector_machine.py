@@ -261,7 +261,9 @@ def test_fixed_noise_leaves_nothing_but_closed_forms():
 
 
 @pytest.mark.parametrize("weights", ["marginal", "explicit"])
-@pytest.mark.parametrize("case", ["zero column", "duplicate", "wide", "constant y"])
+@pytest.mark.parametrize(
+    "case", ["zero column", "duplicate", "wide", pytest.param("constant y", marks=pytest.mark.float64_only)]
+)  # float32 is refused where nothing is left of y
 def test_awkward_data_have_a_finite_density(weights, case):
     Phi, y, _ = problem(n=20, m=3)
     if case == "zero column":

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
+from numpyro.infer import MCMC
 from scipy.special import logsumexp
 
 from .runs import Run
@@ -44,7 +45,7 @@ def container_of(run: Run, coords: dict[str, Any], dims: dict[str, list[str]] | 
             f"to_arviz: ArviZ keeps the names {clash} for its dimensions. Rename these sites of the model."
         )
     known = run.dims if run.model is None else None
-    container = arviz().from_numpyro(_as_mcmc(run), log_likelihood=False, coords=coords, dims=dims or known)
+    container = arviz().from_numpyro(_Finished(run), log_likelihood=False, coords=coords, dims=dims or known)
     for group in ("observed_data", "log_likelihood"):
         if group in groups(container):
             del container[group]
@@ -62,19 +63,25 @@ def site_dims(run: Run) -> dict[str, list[str]]:
     return {str(name): [str(dim) for dim in posterior[name].dims[2:]] for name in posterior.data_vars}
 
 
-def _as_mcmc(run: Run) -> Any:
-    """What ArviZ asks of a NumPyro ``MCMC``."""
-    draws = next(iter(run.by_chain.values())).shape[1]
-    return types.SimpleNamespace(
-        num_chains=run.num_chains,
-        num_samples=draws,
-        thinning=1,
-        sampler=types.SimpleNamespace(model=run.model),
-        _args=(run.data,),
-        _kwargs={},
-        get_samples=lambda group_by_chain: run.by_chain,
-        get_extra_fields=lambda group_by_chain: run.extra,
-    )
+class _Finished(MCMC):
+    """A finished run as ArviZ reads it from a NumPyro ``MCMC``, whose own ``__init__`` would set up another."""
+
+    def __init__(self, run: Run) -> None:
+        self.num_chains = run.num_chains
+        self.num_samples = next(iter(run.by_chain.values())).shape[1]
+        self.thinning = 1
+        self.sampler = types.SimpleNamespace(model=run.model)
+        self._args = (run.data,)
+        self._kwargs: dict[str, Any] = {}
+        self._run = run
+
+    def get_samples(self, group_by_chain: bool = False) -> dict[str, Any]:
+        """Draws by chain, whatever is asked for: ArviZ takes no others."""
+        return self._run.by_chain
+
+    def get_extra_fields(self, group_by_chain: bool = False) -> dict[str, Any]:
+        """Extra fields by chain."""
+        return self._run.extra
 
 
 def groups(container: Any) -> list[str]:

@@ -31,7 +31,7 @@ def sensitivity(container, component):
     """Cumulative Jensen-Shannon distance of power-scaled draws, of either ArviZ."""
     if hasattr(arviz, "psens"):
         return float(arviz.psens(container, component=component)["lengthscale"])
-    table = arviz.psense(container, var_names=["lengthscale"], group=f"log_{component}")
+    table = arviz.psense(container, var_names=["lengthscale"], group=component)
     return float(table["lengthscale"])
 
 

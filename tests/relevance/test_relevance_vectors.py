@@ -12,6 +12,7 @@ import pytest
 from scipy.stats import multivariate_normal
 
 import ppl_sgp as sgp
+from ppl_sgp.evidence.rounding import rounding_error
 from ppl_sgp.relevance.problem import Problem
 from ppl_sgp.relevance.sequential import _Active
 
@@ -87,9 +88,11 @@ def test_little_noise_and_nearly_collinear_features_cost_no_digits(seed, method)
     for engine in ("qr", "gram"):
         stats = sgp.sufficient_statistics(basis, X, y, method=engine)
         fit = sgp.fit_relevance_vectors(stats, method)
-        exact = sgp.log_evidence(stats, sgp.DiagonalPrior(np.sqrt(variances(fit)) + 1e-30), fit.noise_scale)
-        # Both are to first order in what the Gram matrix has lost.
-        assert fit.log_evidence == pytest.approx(float(exact), abs=1e-6 if engine == "qr" else 2e-3)
+        prior = sgp.DiagonalPrior(np.sqrt(variances(fit)) + 1e-30)
+        exact = sgp.log_evidence(stats, prior, fit.noise_scale)
+        # Both are to first order in what the Gram matrix has lost, which depends on the BLAS.
+        lost = float(rounding_error(stats, prior, fit.noise_scale))
+        assert fit.log_evidence == pytest.approx(float(exact), abs=1e-6 + 0.02 * lost)
         assert fit.evidence_trace[-1] == pytest.approx(fit.log_evidence, abs=1e-9)
         assert fit.converged
         if engine == "qr":

@@ -186,7 +186,7 @@ def test_refusals(statistics):
         (lambda: sgp.simulation_based_calibration(model, statistics, jax.random.key(0), num_draws=2.5), "`num_draws`"),
         (
             lambda: sgp.simulation_based_calibration(model, statistics, jax.random.key(0), site="z"),
-            r"it has \['y'\], and 'z' is not",
+            r"it has \['y'\]\. 'z' is not",
         ),
         (
             lambda: sgp.simulation_based_calibration(DISCRETE, statistics, jax.random.key(0)),

@@ -159,7 +159,8 @@ def _of_pandas(table: Any, chunk_size: int) -> Reader:
 def _of_column(column: Any) -> np.ndarray:
     if hasattr(column, "cat"):  # whole numbers as categories have no value for those that are missing
         return np.asarray(column)
-    return column.to_numpy(na_value=np.nan)
+    # pandas 2.2 writes the value of the missing even where none is missing, which integers refuse.
+    return column.to_numpy(na_value=np.nan) if column.hasnans else column.to_numpy()
 
 
 def _of_arrow(table: Any, chunk_size: int) -> Reader:

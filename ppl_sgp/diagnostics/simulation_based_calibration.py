@@ -75,7 +75,7 @@ def simulation_based_calibration(
 
         >>> import jax, numpy as np, ppl_sgp as sgp
         >>> X = np.linspace(0, 1, 30)[:, None]
-        >>> stats = sgp.sufficient_statistics(sgp.LinearBasis(1), X, X[:, 0])
+        >>> stats = sgp.sufficient_statistics(sgp.LinearBasis(1), X, X[:, 0] + 0.1 * np.cos(40 * X[:, 0]))
         >>> model = sgp.models.reweighted_basis(noise_scale=0.3)
         >>> ranks = sgp.simulation_based_calibration(
         ...     model, stats, jax.random.key(0), 20, num_warmup=50, num_draws=9, thinning=2

@@ -60,6 +60,7 @@ from .sites.whitening import whitened_weights
 from .statistics.checkpoint import CheckpointError
 from .statistics.from_data import ChunkError, sufficient_statistics
 from .statistics.groups import stack_statistics
+from .statistics.kept_rows import Rows, rows
 from .statistics.sources import TableChunks, table_chunks
 from .statistics.statistics import SufficientStatistics
 
@@ -106,6 +107,7 @@ __all__ = [
     "RelevanceVectors",
     "Report",
     "RotatedBasis",
+    "Rows",
     "SelectedColumns",
     "SparseGP",
     "Spectral",
@@ -144,6 +146,7 @@ __all__ = [
     "rank_uniformity",
     "relevance_summary",
     "report",
+    "rows",
     "simulation_based_calibration",
     "stack",
     "stack_statistics",

@@ -61,7 +61,7 @@ def evaluate(
 
     def one(noise_scale, projection, constant, reference_scale, output_defect):
         parameters = Parameters(covariance, fitted, noise_scale, projection)
-        value, alpha = _jitted_evidence(design, reference_scale, parameters)
+        value, alpha = relative_evidence(design, reference_scale, parameters)
         # ‖y − Φw‖² is rss + ‖c − Rw‖² up to what the compression left of A and Φᵀy; stationary, so no gradient.
         # Rounding may make it negative where noise is beyond the digits of both, as in `scaled`.
         w = jax.lax.stop_gradient(mean + alpha @ RC / noise_scale)
@@ -155,4 +155,4 @@ def _relative_evidence_jvp(primals, tangents):
 
 
 # Compiled also when a model calls it eagerly.
-_jitted_evidence = jax.jit(_relative_evidence)
+relative_evidence = jax.jit(_relative_evidence)

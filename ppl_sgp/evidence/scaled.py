@@ -70,7 +70,7 @@ def evaluate(
 
     def one(log_scale, mean, noise_scale, projection, constant, reference_scale, output_defect):
         parameters = Parameters(log_scale, mean, noise_scale, projection)
-        return constant + _jitted_evidence(design, reference_scale, output_defect, parameters)
+        return constant + relative_evidence(design, reference_scale, output_defect, parameters)
 
     signature = "(m),(m),(),(p),(),(),(m)->()"
     defect = jnp.zeros(log_scale.shape[-1:]) if design.gram_defect is None else compressed.output_defect
@@ -136,7 +136,7 @@ def _relative_evidence_jvp(primals, tangents):
 
 
 # Compiled also when a model calls it eagerly.
-_jitted_evidence = jax.jit(_relative_evidence)
+relative_evidence = jax.jit(_relative_evidence)
 
 
 def solve(design: Design, parameters: Parameters) -> Solution:

@@ -17,10 +17,10 @@ BY_OUTPUT = (
     "`known = np.isfinite(y[:, j])`, `X[known]`, `y[known, j]`."
 )
 #: Arrays of inputs, outputs and row weights, the last perhaps ``None``.
-Rows = tuple[np.ndarray, np.ndarray, np.ndarray | None]
+RowArrays = tuple[np.ndarray, np.ndarray, np.ndarray | None]
 
 
-def validated(basis: Basis, X: Any, y: Any, row_weights: Any, owner: str = OWNER) -> Rows:
+def validated(basis: Basis | None, X: Any, y: Any, row_weights: Any, owner: str = OWNER) -> RowArrays:
     """Float64 arrays of inputs (n, d), outputs (n,) or (n, q) and row weights (n,) or ``None``; as :func:`checked`."""
     X, y, row_weights = checked(basis, X, y, row_weights, owner)
     return as_float64(X), as_float64(y), None if row_weights is None else as_float64(row_weights)
@@ -31,15 +31,16 @@ def as_float64(rows: np.ndarray) -> np.ndarray:
     return rows.astype(np.float64, copy=False)
 
 
-def checked(basis: Basis, X: Any, y: Any, row_weights: Any, owner: str = OWNER) -> Rows:
+def checked(basis: Basis | None, X: Any, y: Any, row_weights: Any, owner: str = OWNER) -> RowArrays:
     """Arrays of inputs (n, d), outputs (n,) or (n, q) and row weights (n,) or ``None``, in the dtype they have.
 
-    Reads all rows in O(block) memory, so that what cannot be used is refused before any work.
+    Without a basis any number of inputs will do. Reads all rows in O(block) memory, so that what cannot be used is
+    refused before any work.
 
     :raises ValueError: for shapes that do not fit, no rows, entries that are not finite numbers,
         masked entries, Boolean outputs, or row weights that are not positive.
     """
-    X = checks.on_host("X", checks.inputs_matrix(X, basis.input_dim, owner), owner)
+    X = checks.on_host("X", checks.inputs_matrix(X, None if basis is None else basis.input_dim, owner), owner)
     y = _outputs(y, owner)
     if len(X) == 0:
         raise ValueError(f"{owner}: `X` has no rows; skip empty chunks and empty groups.")

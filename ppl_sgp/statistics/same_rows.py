@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from .accumulate import default_chunk_size
-from .rows import Rows, validated
+from .rows import RowArrays, validated
 from .statistics import SufficientStatistics
 
 #: How far sums may differ, as a share of the largest that their terms allow: float32 features differ by 1e-7.
@@ -19,7 +19,7 @@ FLOOR = 1e-7
 
 def require_same_rows(
     statistics: SufficientStatistics, X: Any, y: Any, row_weights: Any = None, *, features: Any = None, owner: str
-) -> Rows:
+) -> RowArrays:
     """Refuse rows that are not those of the statistics, and say in what they differ. O(n m).
 
     Compares n, ``Σ log ω``, ``yᵀΩy``, the diagonal of ``ΦᵀΩΦ``, and ``ΦᵀΩy``, which knows how rows of X and y are

@@ -29,6 +29,7 @@ from .inference.evidence_fit import EvidenceFit, fit_evidence
 from .inference.gibbs import StatisticsGibbs
 from .kernels import (
     ArcCosine,
+    ArcSine,
     Kernel,
     Linear,
     Matern12,
@@ -67,6 +68,7 @@ from .statistics.statistics import SufficientStatistics
 __all__ = [
     "EXTRA_FIELDS",
     "ArcCosine",
+    "ArcSine",
     "Augmentation",
     "AveragedPrediction",
     "Basis",

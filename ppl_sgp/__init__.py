@@ -43,6 +43,7 @@ from .kernels import (
     SquaredExponential,
     Sum,
 )
+from .placement.adaptive_features import AdaptedFeatures, adapt_features
 from .posteriors.augmentation import Augmentation
 from .posteriors.averaging import AveragedPrediction, average_predictions
 from .posteriors.one_line import kernel_draws, kernel_error, leave_one_out, predict, to_arviz
@@ -67,6 +68,7 @@ from .statistics.statistics import SufficientStatistics
 
 __all__ = [
     "EXTRA_FIELDS",
+    "AdaptedFeatures",
     "ArcCosine",
     "ArcSine",
     "Augmentation",
@@ -120,6 +122,7 @@ __all__ = [
     "Sum",
     "TableChunks",
     "WeightPrior",
+    "adapt_features",
     "average_predictions",
     "calibrate_classification",
     "calibrate_regression",

@@ -210,7 +210,7 @@ class FourierBasis(Basis):
             >>> near = sgp.FourierBasis.from_draws(jax.random.key(0), X, draws, 400)
             >>> far = sgp.FourierBasis.from_data(jax.random.key(0), X, 400)
             >>> kernel = sgp.SquaredExponential(np.full(6, 0.4))
-            >>> bool(near.effective_features(kernel) > 5 * far.effective_features(kernel))
+            >>> bool(near.effective_features(kernel) > 4 * far.effective_features(kernel))
             True
         """
         owner = "FourierBasis.from_draws"

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._internal import checks
+from ..bases.fourier import FEW_FEATURES
 from ..bases.frozen_kernel import FrozenKernelBasis
 from ..bases.laplace import LaplaceBasis
 from ..models.kernel_model import KernelModel
@@ -43,6 +44,8 @@ def warn_of_lost_variance(posterior: Posterior, X_new: np.ndarray) -> None:
     parameters = few.parameters()
     if not isinstance(parameters, MarginalParameters):
         return
+    if basis.effective_share(parameters.prior.log_variance) < FEW_FEATURES:
+        return  # which is announced already, and explains it
     share = np.median(_shares(few, parameters, X), axis=0)
     poor = share < LEAST_SHARE
     if poor.any():

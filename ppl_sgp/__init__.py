@@ -29,6 +29,7 @@ from .inference.evidence_fit import EvidenceFit, fit_evidence
 from .inference.gibbs import StatisticsGibbs
 from .kernels import (
     ArcCosine,
+    ArcSine,
     Kernel,
     Linear,
     Matern12,
@@ -42,6 +43,7 @@ from .kernels import (
     SquaredExponential,
     Sum,
 )
+from .placement.adaptive_features import AdaptedFeatures, adapt_features
 from .posteriors.augmentation import Augmentation
 from .posteriors.averaging import AveragedPrediction, average_predictions
 from .posteriors.one_line import kernel_draws, kernel_error, leave_one_out, predict, to_arviz
@@ -66,7 +68,9 @@ from .statistics.statistics import SufficientStatistics
 
 __all__ = [
     "EXTRA_FIELDS",
+    "AdaptedFeatures",
     "ArcCosine",
+    "ArcSine",
     "Augmentation",
     "AveragedPrediction",
     "Basis",
@@ -118,6 +122,7 @@ __all__ = [
     "Sum",
     "TableChunks",
     "WeightPrior",
+    "adapt_features",
     "average_predictions",
     "calibrate_classification",
     "calibrate_regression",

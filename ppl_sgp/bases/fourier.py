@@ -11,25 +11,24 @@ References
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from types import ModuleType
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy.special import ndtri
 
 from .._internal import checks
 from .._internal.pytree import pytree_dataclass
 from .._internal.random import host_generator
 from ..kernels import Kernel, SquaredExponential
-from ..kernels.hyperprior_scales import lengthscale_prior
 from ..kernels.spectra import with_spectrum
 from ..priors import DiagonalPrior
 from ..priors.prior import effective_number
 from .basis import Basis
-from .spectral_points import METHODS, base_points
+from .proposals import check_request, checked_centre, drawn_kernels, hyperprior_kernels, variance_shares
+from .spectral_points import base_points
 from .turns import cosine_and_sine
 
 #: Draws that keep fewer effective features than this share of m approximate their kernel poorly.
@@ -49,7 +48,7 @@ class FourierBasis(Basis):
     *shortest* plausible lengthscale, or better from a mixture over the hyper-prior
     (:meth:`from_data`, or a list of kernels in :meth:`sample`).
 
-    Make one with :meth:`sample` or :meth:`from_data`.
+    Make one with :meth:`from_data`, :meth:`from_draws` or :meth:`sample`.
 
     :param frequencies: spectral points ξ in cycles per unit of x, shape (m/2, d).
     :param log_proposal: log density of the proposal at those points, shape (m/2,).
@@ -107,12 +106,12 @@ class FourierBasis(Basis):
             (100, 2, (1, 100))
         """
         kernels = (kernel_or_kernels,) if isinstance(kernel_or_kernels, Kernel) else tuple(kernel_or_kernels)
-        _check_request(kernels, num_features, input_dim, method)
+        check_request(kernels, num_features, input_dim, method)
         rng = host_generator(key, "FourierBasis")
         components = [
             (share / len(kernels), part)
             for kernel in kernels
-            for share, part in _shares(with_spectrum(kernel, "FourierBasis.sample"))
+            for share, part in variance_shares(with_spectrum(kernel, "FourierBasis.sample"))
         ]
         shares = np.array([share for share, _ in components])
         shapes = [component.spectral_shape for _, component in components]
@@ -129,7 +128,7 @@ class FourierBasis(Basis):
                 np.log(share) + np.asarray(part.log_spectral_density(frequencies) - jnp.log(part.variance))
                 for share, (_, part) in zip(shares, components, strict=True)
             ]
-        centre = np.zeros(input_dim) if centre is None else _checked_centre(centre, input_dim)
+        centre = np.zeros(input_dim) if centre is None else checked_centre(centre, input_dim)
         return cls(frequencies, np.logaddexp.reduce(np.array(log_terms, dtype=np.float64)), centre, kernels)
 
     @classmethod
@@ -166,18 +165,66 @@ class FourierBasis(Basis):
             (60, 2005.0)
         """
         X = checks.finite_inputs(X, None, "FourierBasis.from_data")
-        input_dim = X.shape[1]
         rng = host_generator(key, "FourierBasis.from_data", 1)
         checks.whole_number("num_kernels", num_kernels, 1, "FourierBasis.from_data")
-        strata = np.stack([rng.permutation(num_kernels) for _ in range(input_dim)], axis=1)
-        z = ndtri((strata + rng.random(strata.shape)) / num_kernels)
-        scale = np.where(np.ptp(X, axis=0) > 0, X.std(axis=0), 0.0)  # a constant column has a rounded spread
-        with jax.enable_x64(True):
-            median, spread = (np.asarray(value) for value in lengthscale_prior(scale))
-        lengthscales = median * np.exp(spread * z)
-        kernels = [kernel(float(row[0]) if input_dim == 1 else row, **shape) for row in lengthscales]
-        method = method or ("quasi_random" if input_dim <= 3 else "orthogonal")
-        return cls.sample(key, kernels, num_features, input_dim, method, centre=X.mean(axis=0))
+        kernels = hyperprior_kernels(rng, X, kernel, num_kernels, X.shape[1] > 1, shape)
+        return cls.sample(key, kernels, num_features, X.shape[1], method or _method(X), centre=X.mean(axis=0))
+
+    @classmethod
+    def from_draws(
+        cls,
+        key: jax.Array,
+        X: Any,
+        draws: Mapping[str, Any],
+        num_features: int,
+        kernel: Callable[..., Kernel] = SquaredExponential,
+        method: str | None = None,
+        num_kernels: int = 64,
+        defensive: float = 0.2,
+    ) -> FourierBasis:
+        """Draw a basis that carries the posterior of an earlier run, for a run that follows.
+
+        The proposal mixes kernels at some of its draws (the balance heuristic [4]) with a defensive share of kernels
+        from the default hyper-prior, so that importance weights stay bounded (by ``1/defensive``, on average) at
+        lengthscales the earlier run did not see: Hesterberg (1995), Weighted average importance sampling and defensive
+        mixture distributions. :func:`~ppl_sgp.adapt_features` does such rounds. A run whose basis was too poor ends at
+        lengthscales that are too long, and a basis drawn from it stays there: compare with an exact GP on some rows,
+        as :func:`~ppl_sgp.report` does, before you draw from it.
+
+        :param key: a JAX random key.
+        :param X: training inputs, shape (n, d), or a representative part of them.
+        :param draws: draws by site name, as ``mcmc.get_samples()``: ``lengthscale``, shape (S,) or (S, d), and further
+            parameters of the kernel; amplitudes do not matter, and other names are left out.
+        :param num_features: m, even.
+        :param kernel: the class of kernel.
+        :param method: as in :meth:`from_data`.
+        :param num_kernels: size of the mixture, at least 2; fewer if there are fewer draws.
+        :param defensive: share of the hyper-prior, in [0, 1); 0 for none.
+        :raises ValueError: for draws of other shapes, or without a lengthscale.
+
+        .. doctest::
+
+            >>> import jax, numpy as np, ppl_sgp as sgp
+            >>> X = np.random.default_rng(0).uniform(0, 1, (50, 6))
+            >>> draws = {"lengthscale": np.full((40, 6), 0.4)}  # as `mcmc.get_samples()`
+            >>> near = sgp.FourierBasis.from_draws(jax.random.key(0), X, draws, 400)
+            >>> far = sgp.FourierBasis.from_data(jax.random.key(0), X, 400)
+            >>> kernel = sgp.SquaredExponential(np.full(6, 0.4))
+            >>> bool(near.effective_features(kernel) > 4 * far.effective_features(kernel))
+            True
+        """
+        owner = "FourierBasis.from_draws"
+        X = checks.finite_inputs(X, None, owner)
+        checks.whole_number("num_kernels", num_kernels, 2, owner)
+        if isinstance(defensive, bool) or not isinstance(defensive, (int, float)) or not 0 <= defensive < 1:
+            raise ValueError(f"{owner}: `defensive` must be a share of at least 0, less than 1; got {defensive!r}.")
+        num_drawn = max(1, num_kernels - round(defensive * num_kernels))
+        kernels, shape = drawn_kernels(kernel, draws, X.shape[1], num_drawn)
+        count = max(defensive > 0, round(len(kernels) * defensive / (1 - defensive)))
+        if count:
+            rng, ard = host_generator(key, owner, 1), np.ndim(kernels[0].lengthscale) == 1  # type: ignore[attr-defined]
+            kernels += hyperprior_kernels(rng, X, kernel, count, ard, shape)
+        return cls.sample(key, kernels, num_features, X.shape[1], method or _method(X), centre=X.mean(axis=0))
 
     def features(self, X: Any, xp: ModuleType) -> Any:
         if xp is np:  # as the pass over the data has them, to the last bit: far from the centre it matters
@@ -247,31 +294,6 @@ class FourierBasis(Basis):
         return self.weight_prior(kernel).effective_features
 
 
-def _shares(kernel: Any) -> list[tuple[float, Any]]:
-    """The additive components of a kernel with their shares of its variance."""
-    parts = [(float(np.asarray(variance)), part) for variance, part in kernel.spectral_components()]
-    total = sum(variance for variance, _ in parts)
-    return [(variance / total, part) for variance, part in parts]
-
-
-def _checked_centre(centre: Any, input_dim: int) -> np.ndarray:
-    centre = checks.host_numbers("centre", centre, "FourierBasis").astype(np.float64)
-    if centre.shape != (input_dim,):
-        raise ValueError(f"`centre` must have shape ({input_dim},); got {centre.shape}. Give one number an input.")
-    if not np.isfinite(centre).all():
-        raise ValueError(f"`centre` must be finite; got {centre}.")
-    return centre
-
-
-def _check_request(kernels: tuple[Any, ...], num_features: int, input_dim: int, method: str) -> None:
-    if not kernels or not all(isinstance(kernel, Kernel) for kernel in kernels):
-        names = ", ".join(type(kernel).__name__ for kernel in kernels) or "nothing"
-        raise ValueError(f"`kernel_or_kernels` must be one kernel or a non-empty sequence of kernels; got {names}.")
-    if checks.whole_number("num_features", num_features, 2, "FourierBasis") % 2:
-        raise ValueError(
-            f"`num_features` must be an even number of at least 2 (a cosine and a sine for each spectral point); "
-            f"got {num_features}."
-        )
-    checks.whole_number("input_dim", input_dim, 1, "FourierBasis")
-    if method not in METHODS:
-        raise ValueError(f"`method` must be one of {', '.join(map(repr, METHODS))}; got {method!r}.")
+def _method(X: np.ndarray) -> str:
+    """Quasi-random points for few inputs."""
+    return "quasi_random" if X.shape[1] <= 3 else "orthogonal"

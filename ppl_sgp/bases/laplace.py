@@ -28,8 +28,6 @@ from .basis import Basis
 from .inputs import bounding_box, checked_kernel, one_per_input
 from .separable import share_outside
 
-#: Functions per boundary factor and relative lengthscale; boundary factor per relative lengthscale [2].
-_RULES = {SquaredExponential: (1.75, 3.2), Matern32: (3.42, 4.5), Matern52: (2.65, 4.1)}
 _SMALLEST_FACTOR = 1.2
 
 
@@ -61,6 +59,8 @@ class LaplaceBasis(Basis):
 
     approximates_kernel = True
     bounded = True
+    #: Functions per boundary factor and relative lengthscale, and boundary factor per relative lengthscale [2].
+    RULES = {SquaredExponential: (1.75, 3.2), Matern32: (3.42, 4.5), Matern52: (2.65, 4.1)}
 
     frequencies: tuple[Any, ...]  # j / 4L in cycles per unit of x, one array (m_i,) an input
     centre: Any
@@ -139,9 +139,9 @@ class LaplaceBasis(Basis):
             ((45,), (2.56,))
         """
         owner = "LaplaceBasis.suggest"
-        if kernel not in _RULES:
+        if kernel not in LaplaceBasis.RULES:
             raise ValueError(
-                f"{owner}: there are rules for {', '.join(known.__name__ for known in _RULES)}; got "
+                f"{owner}: there are rules for {', '.join(known.__name__ for known in LaplaceBasis.RULES)}; got "
                 f"{getattr(kernel, '__name__', type(kernel).__name__)}. Pass the class of these that is as smooth or "
                 "rougher, and compare fits with more functions."
             )
@@ -154,7 +154,7 @@ class LaplaceBasis(Basis):
                 f"{scales.shape}."
             )
         relative = scales.reshape(len(scales), -1) / half_range
-        per_ratio, per_scale = _RULES[kernel]
+        per_ratio, per_scale = LaplaceBasis.RULES[kernel]
         factor = np.maximum(_SMALLEST_FACTOR, per_scale * relative.max(axis=0))
         number = np.ceil(per_ratio * factor / relative.min(axis=0))
         return tuple(int(m) for m in number), tuple(float(c) for c in factor)

@@ -30,6 +30,8 @@ MOST_RATIO, LEAST_ERROR, LEAST_VARIANCE = 2.5, 0.3, 0.5
 #: Nats by which an exact GP may be better, and nats a row: 40 of 300 rows. It is fitted to the rows it is compared on.
 #: Good bases fell short of it by 16 nats at most, poor ones by 67 or more (benchmarks/README.md).
 MOST_NATS, MOST_NATS_A_ROW = 10.0, 0.1
+#: Boxes narrower than this share of what `suggest` says bias lengthscales (by 40% at half of it: Engel's data).
+LEAST_BOX = 0.6
 
 
 class KernelError(NamedTuple):
@@ -81,6 +83,29 @@ def kernel_findings(posterior: Posterior, X: np.ndarray | None) -> Iterator[Find
             "variance, at a typical draw.",
             remedy,
         )
+    elif isinstance(basis, LaplaceBasis):
+        yield from _narrow_box(basis, posterior.statistics.moments, model.kernel_at(draw, basis))
+
+
+def _narrow_box(basis: LaplaceBasis, moments: Any, kernel: Any) -> Iterator[Finding]:
+    """Whether the walls of the box, at which f is zero, are nearer to the data than its lengthscales allow."""
+    if type(kernel) not in LaplaceBasis.RULES:
+        return
+    half_range = (moments.x_max - moments.x_min) / 2
+    factor = basis.boundary / half_range
+    lengthscale = np.broadcast_to(np.asarray(kernel.lengthscale, dtype=np.float64), half_range.shape)
+    _, wanted = LaplaceBasis.suggest(np.stack([moments.x_min, moments.x_max]), lengthscale[None], type(kernel))
+    short = factor / np.asarray(wanted)
+    worst = int(np.argmin(short))
+    if short[worst] < LEAST_BOX:
+        yield Finding(
+            "narrow box",
+            f"The box of the basis is {factor[worst]:.2g} times as wide as the data in input {worst}; for lengthscale "
+            f"{_shown(lengthscale[worst])} it should be {wanted[worst]:.2g} times. f is drawn to zero towards its "
+            "walls, so lengthscales come out short, and predictions near the walls too certain.",
+            f"`LaplaceBasis.from_data(X, m, boundary_factor={np.ceil(wanted[worst]):.0f})` with m in proportion; "
+            "`LaplaceBasis.suggest(X, lengthscales)` names both (`sgp.place(key, X, y)` makes the basis for you).",
+        )
 
 
 def _error_when_drawn_for(kernel: Any, basis: FourierBasis, points: np.ndarray) -> float:
@@ -108,7 +133,8 @@ def exact_findings(
         f"Make the basis for {after}, and give the model's prior that median, so that it starts there. "
         "`NystromBasis(X[rows], kernel)`, at some hundred rows and with the lengthscale fixed, needs the fewest "
         "features. `FourierBasis.sample(key, kernels, m, d)`, with kernels from half to twice it and more features, or "
-        "`LaplaceBasis` as large as `suggest` says leave the lengthscale free.",
+        "`LaplaceBasis` as large as `suggest` says leave the lengthscale free. `sgp.adapt_features(key, X, y, "
+        "num_features=m)` draws such features, and `sgp.place(key, X, y)` chooses all of it.",
     )
 
 

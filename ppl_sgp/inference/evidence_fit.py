@@ -17,7 +17,7 @@ from .._internal import checks
 from .._internal.compiled import Compiled
 from .._internal.random import random_key
 from ..evidence import log_evidence
-from ..sites.tracing import compressed_sites, constrained, draw_once, is_latent, unconstrained_medians
+from ..sites.tracing import compressed_sites, constrained, draw_once, is_latent, unconstrained, unconstrained_medians
 from ..statistics.statistics import SufficientStatistics
 from .maximise import Objective, maximise
 
@@ -64,6 +64,7 @@ def fit_evidence(
     key: jax.Array | None = None,
     num_starts: int | None = None,
     max_iterations: int = 500,
+    init: dict[str, Any] | None = None,
 ) -> EvidenceFit:
     """Maximise evidence × hyper-prior over all continuous latent sites of a model (type-II).
 
@@ -80,6 +81,8 @@ def fit_evidence(
     :param key: a JAX random key, which the further starts are drawn with; ``None`` draws the same ones each time.
     :param num_starts: number of starts, the first of them at the medians; default 1, or 4 if a key is given.
     :param max_iterations: iterations allowed for each start.
+    :param init: values of all latent sites by name, such as ``.values`` of an earlier fit, where the first start is in
+        place of the medians.
     :raises ValueError: if the model has no continuous latent site, no start has a finite density, or a number is not a
         positive integer.
 
@@ -98,11 +101,15 @@ def fit_evidence(
     checks.whole_number("num_starts", num_starts, 1, "fit_evidence")
     checks.whole_number("max_iterations", max_iterations, 1, "fit_evidence")
     key = None if key is None else random_key(key, "fit_evidence")
-    _check_sites(draw_once(model, statistics))  # of the statistics as they are: what models refuse is refused here
+    _check_sites(draw_once(model, statistics), init)  # of statistics as they are: what models refuse is refused here
     fixed = jax.random.key(0)
     keys = jax.random.split(fixed if key is None else key, num_starts)[1:]
     drawn = Compiled(_start, model, 1)
-    starts = [Compiled(_start, model, MEDIAN_OF)(statistics, fixed), *(drawn(statistics, each) for each in keys)]
+    if init is None:
+        first = Compiled(_start, model, MEDIAN_OF)(statistics, fixed)
+    else:
+        first = unconstrained(model, statistics, init)
+    starts = [first, *(drawn(statistics, each) for each in keys)]
     flat, unravel = ravel_pytree(starts[0])
     density = Compiled(_joint_density, model)
 
@@ -152,12 +159,15 @@ def _remedy(message: str, dtype: Any) -> str:
     )
 
 
-def _check_sites(trace: dict[str, Any]) -> None:
+def _check_sites(trace: dict[str, Any], init: dict[str, Any] | None) -> None:
     sites = {name: site for name, site in trace.items() if is_latent(site)}
     discrete = [name for name, site in sites.items() if site["fn"].is_discrete]
     if discrete or not sites:
         found = f"{discrete} are discrete" if discrete else "there are none"
         raise ValueError(f"fit_evidence needs continuous latent sites; {found}.")
+    missing = [] if init is None else sorted(set(sites) - set(init))
+    if missing:
+        raise ValueError(f"fit_evidence: `init` must have a value for each latent site; {missing} are missing.")
 
 
 def _start(model: Callable[..., Any], num_draws: int, statistics: Any, key: jax.Array) -> dict[str, jax.Array]:

@@ -145,18 +145,20 @@ class Polynomial(_Power):
 
 @pytree_dataclass
 class ArcCosine(ScalarProductKernel):
-    """Networks with one hidden layer of infinitely many units: steps (order 0) or rectified linear units (order 1).
+    """Networks with one hidden layer of infinitely many units: steps (order 0), rectified lines (1), their squares (2).
 
     ``amplitude**2 / pi (|u| |u'|)**order J(angle)``, with the angle between ``u`` and ``u'``, and ``J`` equal to
-    ``pi - angle`` or ``sin(angle) + (pi - angle) cos(angle)``. That is ``2 amplitude**2 E[h(w . u) h(w . u')]``, with
-    ``h`` the activation of a unit and ``w`` its standard normal weights. Functions are rough (order 0, as Matern12) or
-    once differentiable (order 1). Where inputs coincide derivatives in them are finite: at order 0, where the
-    kernel has a cusp, they are set to zero. Costs O(n n2 d) memory.
+    ``pi - angle``, ``sin(angle) + (pi - angle) cos(angle)`` or
+    ``3 sin(angle) cos(angle) + (pi - angle) (1 + 2 cos(angle)**2)``. That is
+    ``2 amplitude**2 E[h(w . u) h(w . u')]``, with ``h(a) = max(a, 0)**order`` the activation of a unit and ``w`` its
+    standard normal weights; the variance is ``amplitude**2 |u|**(2 order)``, three times that at order 2. Functions are
+    rough (order 0, as Matern12) or ``order`` times differentiable. Where inputs coincide derivatives in them are
+    finite: at order 0, where the kernel has a cusp, they are set to zero. Costs O(n n2 d) memory.
 
-    Source: Cho & Saul (2009), Kernel methods for deep learning, eqs 3-6.
+    Source: Cho & Saul (2009), Kernel methods for deep learning, eqs 3-7.
 
-    :param order: 0 or 1; static.
-    :param amplitude: standard deviation, units of ``f`` (order 0), or of ``f`` per unit of ``u`` (order 1).
+    :param order: 0, 1 or 2; static.
+    :param amplitude: standard deviation, units of ``f`` per unit of ``u`` to the power ``order``.
     :param weight_scale: standard deviation of the weights of a unit, per unit of ``x``; scalar, or (d,) for one per
         input.
     :param bias: standard deviation of the bias of a unit; positive, so that ``u`` has a direction at the origin.
@@ -176,8 +178,8 @@ class ArcCosine(ScalarProductKernel):
         if np.ndim(self.amplitude):
             raise ValueError(f"ArcCosine: `amplitude` must be a scalar; got shape {np.shape(self.amplitude)}.")
         checks.positive("bias", self.bias, "ArcCosine")
-        if isinstance(self.order, (bool, float)) or self.order not in (0, 1):
-            raise ValueError(f"ArcCosine: `order` must be 0 or 1; got {self.order!r}. Order 1 is the smoother one.")
+        if isinstance(self.order, (bool, float)) or self.order not in (0, 1, 2):
+            raise ValueError(f"ArcCosine: `order` must be 0, 1 or 2, from rough to smooth; got {self.order!r}.")
 
     def __call__(self, X: ArrayLike, X2: ArrayLike | None = None) -> Array:
         U, U2 = self._scaled_pair(X, X2)
@@ -190,7 +192,7 @@ class ArcCosine(ScalarProductKernel):
 
     def diag(self, X: ArrayLike) -> Array:
         norms = self._squared_norms(X)
-        return jnp.asarray(self.amplitude, norms.dtype) ** 2 * norms**self.order
+        return (1, 1, 3)[self.order] * jnp.asarray(self.amplitude, norms.dtype) ** 2 * norms**self.order
 
 
 def _polar(U: Array) -> tuple[Array, Array]:
@@ -203,13 +205,12 @@ def _polar(U: Array) -> tuple[Array, Array]:
 def _arc_cosine(order: int, near: Array, far: Array) -> Array:
     """``J`` of the given order at squared chords ``near`` and ``far = 4 - near``; differentiable in ``near`` at zero.
 
-    The derivative of order 1 is ``-J / 2`` of order 0; that of order 0 diverges at angles 0 and pi, where it is set
-    to zero, as its finite product with the derivative of the chord.
+    The derivative of order 1 is ``-J / 2`` of order 0, and that of order 2 ``-2 J`` of order 1; that of order 0
+    diverges at angles 0 and pi, where it is set to zero, as its finite product with the derivative of the chord.
     """
-    angle = 2 * jnp.arctan2(jnp.sqrt(near), jnp.sqrt(far))
-    if order == 0:
-        return math.pi - angle
-    return jnp.sqrt(near * far) / 2 + (math.pi - angle) * (far - near) / 4
+    rest = math.pi - 2 * jnp.arctan2(jnp.sqrt(near), jnp.sqrt(far))
+    sine, cosine = jnp.sqrt(near * far) / 2, (far - near) / 4
+    return (rest, sine + rest * cosine, 3 * sine * cosine + rest * (1 + 2 * cosine**2))[order]
 
 
 @_arc_cosine.defjvp
@@ -219,5 +220,5 @@ def _arc_cosine_jvp(order: int, primals: tuple[Array, Array], tangents: tuple[Ar
         product = near * far
         slope = jnp.where(product > 0, -1 / jnp.sqrt(jnp.where(product > 0, product, 1.0)), 0.0)
     else:
-        slope = -_arc_cosine(0, near, far) / 2
+        slope = -(0.5, 2.0)[order - 1] * _arc_cosine(order - 1, near, far)
     return _arc_cosine(order, near, far), slope * tangent

@@ -23,6 +23,7 @@ from .kernel_draws import kernel_draws_of
 from .kernel_error import kernel_error_of
 from .leave_one_out import left_out, loo_pit
 from .log_prior import log_densities_at
+from .lost_variance import warn_of_lost_variance
 from .mixture import gaussian_log_density
 from .predict import predict_with
 from .prediction import Prediction
@@ -142,13 +143,16 @@ class Posterior:
     ) -> Prediction:
         """Predict at new inputs, averaging over all draws: see :func:`~ppl_sgp.predict`.
 
+        Warns where the basis has less than half of the prior variance of the model's kernel, as near the walls of a box
+        that is too narrow.
+
         :param X_new: new inputs, shape (n_new, d).
         :param row_weights: known relative noise precisions of the new rows, shape (n_new,).
         :param augment: a feature more at each new row.
         :param parts: positions of bases in a stack whose functions are wanted.
         :param residual_variance: add the variance that a basis of a frozen kernel lacks of it at new rows.
         """
-        return predict_with(
+        prediction = predict_with(
             self.weights,
             self.statistics,
             X_new,
@@ -158,6 +162,9 @@ class Posterior:
             parts=parts,
             residual_variance=residual_variance,
         )
+        if augment is None and parts is None:
+            warn_of_lost_variance(self, np.asarray(X_new, dtype=np.float64))
+        return prediction
 
     def leave_one_out(
         self, X: Any, y: Any, *, row_weights: Any = None, rows: slice | Any = None, residual_variance: bool = True

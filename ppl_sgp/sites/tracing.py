@@ -123,6 +123,12 @@ def unconstrained_medians(
     return {name: biject_to(s["fn"].support).inv(s["value"]) for name, s in trace.items() if is_latent(s)}
 
 
+def unconstrained(model: Callable[..., Any], data: Any, values: dict[str, Any]) -> dict[str, jax.Array]:
+    """Unconstrained values of the latent sites of a model at given ones, all of them."""
+    trace = trace_at(model, data, values)
+    return {name: biject_to(s["fn"].support).inv(s["value"]) for name, s in trace.items() if is_latent(s)}
+
+
 def constrained(model: Callable[..., Any], values: dict[str, Any]) -> Callable[..., Any]:
     """The model with its latent sites at unconstrained ``values``, without the volume of the change of variables."""
 

@@ -209,3 +209,17 @@ def test_report_of_a_season_called_noise():
         checks = [finding.check for finding in sgp.report(mcmc, stats, X, y).findings]
         assert ("poorer than an exact GP" in checks) == named
         assert ("of y noise, as a poor basis does" in str(sgp.report(mcmc, stats))) == named
+
+
+def test_a_box_that_biases_the_lengthscale(rng):
+    """P7 of outsiders: the kernel is right within the data, and half its box is missing."""
+    X = columns(rng, 1)
+    y = rng.standard_normal(400)
+    wanted = sgp.LaplaceBasis.suggest(X, [0.35], sgp.Matern52)[1][0]
+    checks = []
+    for m, factor in ((20, 1.5), (40, np.ceil(wanted))):
+        stats = sgp.sufficient_statistics(sgp.LaplaceBasis.from_data(X, m, factor), X, y)
+        posterior = sgp.posterior(sgp.models.basis_gp(sgp.Matern52), draws(0.35, amplitude=1.0, noise_scale=0.1), stats)
+        checks.append(list(kernel_findings(posterior, X)))
+    assert [[each.check for each in found] for found in checks] == [["narrow box"], []]
+    assert f"boundary_factor={np.ceil(wanted):.0f}" in checks[0][0].remedy

@@ -365,3 +365,16 @@ def impossible(stats):
 def test_refuses_models_it_cannot_fit(model, message):
     with pytest.raises(ValueError, match=message):
         sgp.fit_evidence(model, data("dense").statistics)
+
+
+def test_a_start_that_is_given():
+    """Two modes: the medians lead to the nearer one, a given start to the other."""
+
+    def two(statistics):
+        a = numpyro.sample("a", dist.Normal(0.0, 1.0))
+        numpyro.factor("modes", -50.0 * jnp.minimum((a - 0.5) ** 2, (a - 3.0) ** 2))
+
+    near, far = sgp.fit_evidence(two, None), sgp.fit_evidence(two, None, init={"a": 2.9, "another": 1.0})
+    assert near.values["a"] == pytest.approx(0.5, abs=0.05) and far.values["a"] == pytest.approx(3.0, abs=0.05)
+    with pytest.raises(ValueError, match=r"`init` must have a value for each latent site; \['a'\] are missing"):
+        sgp.fit_evidence(two, None, init={"b": 1.0})

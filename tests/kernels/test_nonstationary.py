@@ -1,4 +1,4 @@
-"""Periodic, linear, polynomial and arc-cosine kernels against loops and simulated networks."""
+"""Periodic, linear, polynomial, arc-cosine and arc-sine kernels against loops and simulated networks."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.flatten_util import ravel_pytree
+from scipy.special import erf
 from scipy.stats import norm, qmc
 
 import ppl_sgp as sgp
-from ppl_sgp.kernels import ArcCosine, Linear, Periodic, Polynomial, Product, SquaredExponential, Sum
+from ppl_sgp.kernels import ArcCosine, ArcSine, Linear, Periodic, Polynomial, Product, SquaredExponential, Sum
 from tests.builders import by_lane
 
 DTYPE, RTOL = by_lane(np.float64, np.float32), by_lane(1e-12, 2e-5)
@@ -24,6 +25,9 @@ KERNELS = {
     "polynomial": lambda: Polynomial(3, 0.8, 1.1),
     "arc-cosine 0": lambda: ArcCosine(0, 1.3, 0.8, 0.5),
     "arc-cosine 1": lambda: ArcCosine(1, 1.3, 0.8, 0.5),
+    "arc-cosine 2": lambda: ArcCosine(2, 1.3, 0.8, 0.5),
+    "arc-sine": lambda: ArcSine(1.3, 0.8, 0.5),
+    "arc-sine, odd": lambda: ArcSine(1.3, 0.8, 0.0),
 }
 everything = pytest.mark.parametrize("name", KERNELS)
 
@@ -35,11 +39,15 @@ def value(kernel, x, x2):
         return kernel.amplitude**2 * math.exp(-2 * sine**2 / kernel.lengthscale**2)
     scale = kernel.weight_scale
     u, u2 = (np.append(np.asarray(scale) * np.asarray(point, np.float64), kernel.bias) for point in (x, x2))
+    if isinstance(kernel, ArcSine):
+        sine = 2 * float(u @ u2) / math.sqrt((1 + 2 * float(u @ u)) * (1 + 2 * float(u2 @ u2)))
+        return kernel.amplitude**2 * 2 / math.pi * math.asin(sine)
     if not isinstance(kernel, ArcCosine):
         return float(u @ u2) ** getattr(kernel, "degree", 1)
     lengths = np.linalg.norm(u) * np.linalg.norm(u2)
     angle = math.acos(min(1.0, float(u @ u2) / lengths))
-    J = math.pi - angle if kernel.order == 0 else math.sin(angle) + (math.pi - angle) * math.cos(angle)
+    sine, cosine, rest = math.sin(angle), math.cos(angle), math.pi - angle
+    J = [rest, sine + rest * cosine, 3 * sine * cosine + rest * (1 + 2 * cosine**2)][kernel.order]
     return kernel.amplitude**2 / math.pi * lengths**kernel.order * J
 
 
@@ -64,7 +72,9 @@ def test_values_match_loops(name):
     np.testing.assert_allclose(kernel.diag(X), np.diag(kernel(X)), rtol=RTOL)
 
 
-@pytest.mark.parametrize("make", [Linear, lambda s: Polynomial(2, s), lambda s: ArcCosine(1, 1.5, s)])
+@pytest.mark.parametrize(
+    "make", [Linear, lambda s: Polynomial(2, s), lambda s: ArcCosine(1, 1.5, s), lambda s: ArcSine(1.5, s)]
+)
 @pytest.mark.float64_only
 def test_one_scale_an_input(make):
     kernel, X = make([0.5, 2.0]), points(make(1.0), 4)
@@ -82,14 +92,17 @@ def test_matrices_are_positive_semi_definite(name):
     assert np.linalg.eigvalsh(K)[0] > -by_lane(1e-12, 1e-5) * np.trace(K)
 
 
-@pytest.mark.parametrize("order", [0, 1])
-def test_arc_cosine_is_a_network_of_many_units(order):
-    kernel, X = ArcCosine(order, 1.3, [0.8, 1.5], 0.5), np.array([[0.3, -1.0], [2.0, 0.4], [-0.7, -0.2]], DTYPE)
-    weights = norm.ppf(qmc.Sobol(3, seed=0).random(2**14))
-    hidden = np.maximum(weights @ np.column_stack([np.full(3, 0.5), X * [0.8, 1.5]]).T, 0)
-    hidden = hidden if order else (hidden > 0).astype(float)
-    # Sobol points integrate the kink to 1e-4, the step to 1e-3.
-    np.testing.assert_allclose(kernel(X), 2 * 1.3**2 * hidden.T @ hidden / 2**14, atol=5e-3)
+@pytest.mark.parametrize("order", [0, 1, 2, "arc-sine"])
+def test_networks_of_many_units(order):
+    scale, bias, X = [0.8, 1.5], 0.5, np.array([[0.3, -1.0], [2.0, 0.4], [-0.7, -0.2]], DTYPE)
+    sigmoid = order == "arc-sine"
+    kernel = ArcSine(1.3, scale, bias) if sigmoid else ArcCosine(order, 1.3, scale, bias)
+    weights = norm.ppf(qmc.Sobol(3, seed=0).random(2**16))
+    inputs = weights @ np.column_stack([np.full(3, bias), X * scale]).T
+    hidden = erf(inputs) if sigmoid else (inputs > 0).astype(float) * inputs**order
+    moments = (1 if sigmoid else 2) * 1.3**2 * hidden.T @ hidden / 2**16
+    # Sobol points integrate smooth functions to 1e-4, the step to 1e-3.
+    np.testing.assert_allclose(kernel(X), moments, atol=1e-3 * np.abs(moments).max())
 
 
 @pytest.mark.parametrize("order", [0, 1])
@@ -101,6 +114,38 @@ def test_arc_cosine_keeps_digits_of_small_angles(order):
     angle = math.atan(1 + gap) - math.atan(1)
     loss = 1 - float(kernel(X)[0, 1]) / float(jnp.sqrt(jnp.prod(kernel.diag(X))))
     assert loss == pytest.approx([angle / math.pi, angle**2 / 2][order], abs=by_lane(1e-8, 5e-7))
+
+
+def test_arc_sine_keeps_its_digits_far_from_the_origin():
+    # There the argument of the arc sine is 1 to rounding, and its derivative infinite; the angle is arctan(adjacent).
+    X = np.array([[300.0]], DTYPE)
+    kernel = ArcSine(1.0, 1.0, 1.0)
+    squared = 1.0 + 300.0**2
+    rest = 2 / math.pi * math.atan2(math.sqrt(1 + 4 * squared), 2 * squared)  # what is lacking of the amplitude
+    assert 1 - float(kernel(X)[0, 0]) == pytest.approx(rest, rel=by_lane(1e-9, 1e-4))
+    slope = jax.grad(lambda scale: ArcSine(1.0, scale, 1.0)(X)[0, 0])(jnp.asarray(1.0, DTYPE))
+    # d/ds of the closed form (2/pi) arcsin(2q / (1 + 2q)), q = 1 + 300^2 s^2
+    expected = 2 / math.pi * 2 / ((1 + 2 * squared) * math.sqrt(1 + 4 * squared)) * 2 * 300.0**2
+    assert float(slope) == pytest.approx(expected, rel=by_lane(1e-9, 1e-4))
+
+
+@pytest.mark.float64_only
+@pytest.mark.parametrize("name", ["arc-cosine 1", "arc-cosine 2", "arc-sine", "arc-sine, odd"])
+def test_derivatives_at_coincident_inputs_are_those_of_the_formula(name):
+    """``d2 k / dx dx'`` at x = x', the variance of the derivative, by differences of the formula itself."""
+    kernel = jax.tree.map(lambda leaf: jnp.asarray(leaf, DTYPE), KERNELS[name]())
+    plain, h = KERNELS[name](), 1e-3
+
+    def k(x, x2):
+        return kernel(jnp.stack([x, jnp.asarray(0.3, DTYPE)])[None], jnp.stack([x2, jnp.asarray(0.3, DTYPE)])[None])[
+            0, 0
+        ]
+
+    for x in (0.0, 0.9):
+        corners = {(s, t): value(plain, (x + s * h, 0.3), (x + t * h, 0.3)) for s in (-1, 1) for t in (-1, 1)}
+        difference = (corners[1, 1] - corners[1, -1] - corners[-1, 1] + corners[-1, -1]) / (4 * h**2)
+        mixed = jax.grad(jax.grad(k), argnums=1)(jnp.asarray(x, DTYPE), jnp.asarray(x, DTYPE))
+        assert float(mixed) == pytest.approx(difference, rel=5e-3)
 
 
 def test_periodic_kernel_repeats():
@@ -224,7 +269,9 @@ REFUSED = {
     "biases": (lambda: Linear(1.0, np.ones(2)), "`bias` must be a scalar"),
     "degree": (lambda: Polynomial(0), "Polynomial: `degree` must be an integer of 1 or more; got 0"),
     "fractional degree": (lambda: Polynomial(1.5), "`degree` must be an integer of 1 or more; got 1.5"),
-    "order": (lambda: ArcCosine(2), "ArcCosine: `order` must be 0 or 1; got 2"),
+    "order": (lambda: ArcCosine(3), "ArcCosine: `order` must be 0, 1 or 2, from rough to smooth; got 3"),
+    "sigmoid amplitudes": (lambda: ArcSine([1.0, 2.0]), r"ArcSine: `amplitude` must be a scalar; got shape \(2,\)"),
+    "sigmoid bias": (lambda: ArcSine(bias=-1.0), "ArcSine: `bias` must be finite and at least 0"),
     "no bias": (lambda: ArcCosine(1, bias=0.0), "ArcCosine: `bias` must be positive"),
     "output amplitudes": (lambda: ArcCosine(1, [1.0, 2.0]), r"`amplitude` must be a scalar; got shape \(2,\)"),
     "weights": (lambda: ArcCosine(1, 1.0, [1.0, 2.0])(ONE), "`weight_scale` has 2 entries but there are 1 inputs"),

@@ -1,0 +1,196 @@
+"""Rounds of random features: fit, draw around the fit, and draw the features anew from there.
+
+References
+    1. Evans, T. W. (2022), PhD thesis, section 5.3.1: importance-weighted features.
+    2. Veach, E. & Guibas, L. (1995), Optimally combining sampling techniques: the balance heuristic.
+    3. Cappé, O. et al. (2004), Population Monte Carlo: proposals adapted in rounds.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from .._internal import checks
+from .._internal.random import random_key
+from ..bases.fourier import FourierBasis
+from ..inference.evidence_fit import INTERRUPTED, EvidenceFit
+from ..models import fourier_gp
+from ..models.kernel_model import KernelModel
+from ..statistics.kept_rows import Rows as KeptRows
+from ..statistics.kept_rows import rows
+from ..statistics.statistics import SufficientStatistics
+from .adaptive_rounds import AdaptiveRound, Candidate, ExactReference, Rounds
+
+#: Rounds have settled when the evidence moved by less, in nats and in nats a row, and effective features by less, as a
+#: share of all: features drawn anew for the same posterior move them by as much.
+LEAST_NATS, LEAST_NATS_A_ROW, LEAST_SHARE = 2.0, 0.01, 0.1
+#: Nats, nats a row, and factors of lengthscales by which an exact GP on some rows may differ.
+MOST_NATS, MOST_NATS_A_ROW, MOST_STRETCH = 10.0, 0.1, 1.25
+
+
+@dataclasses.dataclass(frozen=True)
+class AdaptedFeatures:
+    """What :func:`adapt_features` found.
+
+    :ivar basis: the features of the best round.
+    :ivar statistics: those of all rows with this basis.
+    :ivar model: the model, which takes these statistics.
+    :ivar fit: its type-II fit on them.
+    :ivar exact: the exact GP that rounds were compared with.
+    :ivar trace: the rounds, one by one.
+    :ivar settled: whether evidence and effective features had settled in the last round.
+    :ivar too_poor: whether the exact GP is much better on its rows or has much shorter lengthscales, or differs much at
+        the same hyperparameters: then m features cannot carry the posterior, and rounds settle on what they can carry.
+    :ivar message: all this in words, with what to do.
+    """
+
+    basis: FourierBasis
+    statistics: SufficientStatistics
+    model: KernelModel
+    fit: EvidenceFit
+    exact: ExactReference
+    trace: tuple[AdaptiveRound, ...]
+    settled: bool
+    too_poor: bool
+    message: str
+
+    def init_strategy(self) -> Callable[..., Any]:
+        """Starting values for NUTS: ``NUTS(model, init_strategy=adapted.init_strategy())``."""
+        return self.fit.init_strategy()
+
+
+def adapt_features(
+    key: jax.Array,
+    X: Any,
+    y: Any,
+    model: KernelModel | None = None,
+    *,
+    num_features: int,
+    max_rounds: int = 5,
+    defensive: float = 0.2,
+    num_exact: int = 600,
+    row_weights: Any = None,
+) -> AdaptedFeatures:
+    """Random features that carry the posterior of the lengthscales, for a run over them that follows.
+
+    Hyperparameters start from an exact GP on some rows, under the model's own hyper-priors, with their spread by
+    Laplace's approximation. Each round draws features from these kernels, mixed with a share of the hyper-prior
+    (:meth:`FourierBasis.from_draws`), takes the statistics of all rows, and fits the model; the next round draws around
+    that fit. Rounds end when the evidence and the effective features settle. The round of the highest log joint is
+    returned, of those
+    whose basis has about the evidence of an exact GP at the same hyperparameters.
+
+    Features that are too few for the data settle as well, at lengthscales that are too long, with noise that is too
+    large. So each round is compared with the exact GP, and a warning says if the outcome is ``too_poor``.
+
+    A round costs a pass over the rows, O(n m²), and some tens of evidences, O(m³); the exact GP some hundred times
+    O(k³) for k rows. In float64 only.
+
+    .. code-block:: python
+
+        adapted = sgp.adapt_features(key, X, y, num_features=1000)
+        kernel = NUTS(adapted.model, init_strategy=adapted.init_strategy())
+        MCMC(kernel, num_warmup=500, num_samples=500).run(key, adapted.statistics)
+
+    :param key: a JAX random key.
+    :param X: training inputs, shape (n, d).
+    :param y: training outputs, shape (n,).
+    :param model: a model of the statistics of a Fourier basis that knows its kernel, one with a lengthscale
+        (:class:`~ppl_sgp.models.KernelModel`); default ``models.fourier_gp()``.
+    :param num_features: m, even.
+    :param max_rounds: rounds at most, at least 1.
+    :param defensive: share of the hyper-prior in proposals, in [0, 1).
+    :param num_exact: rows of the exact GP, chosen at random.
+    :param row_weights: relative noise precisions, shape (n,).
+    :raises ValueError: in float32, for several outputs, a model that does not know its kernel, or rows that
+        ``sufficient_statistics`` refuses.
+
+    .. doctest::
+
+        >>> import jax, numpy as np, numpyro, ppl_sgp as sgp
+        >>> numpyro.enable_x64()
+        >>> X = np.linspace(0, 300, 150)[:, None]
+        >>> y = np.sin(X[:, 0] ** 1.5 / 90) + 0.1 * np.cos(77 * X[:, 0])
+        >>> adapted = sgp.adapt_features(jax.random.key(0), X, y, num_features=1000, max_rounds=1)
+        >>> len(adapted.trace), adapted.too_poor, bool(5 < adapted.exact.lengthscale < 20)
+        (1, False, True)
+    """
+    owner = "adapt_features"
+    key, all_rows = random_key(key, owner), rows(X, y, row_weights)
+    model = fourier_gp() if model is None else model
+    _check(owner, all_rows, model)
+    for name, number, least in (("max_rounds", max_rounds, 1), ("num_exact", num_exact, 2)):
+        checks.whole_number(name, number, least, owner)
+    rounds = Rounds(key, all_rows, model, num_features, defensive, num_exact)
+    done: list[tuple[Candidate, AdaptiveRound]] = []
+    settled, ended = False, ""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="The mean of y")  # the first look at the model has said it
+        try:
+            draws = rounds.start()
+            while len(done) < max_rounds and not settled:
+                done.append(rounds.next(draws, len(done)))
+                settled = len(done) > 1 and _close(done[-2][1], done[-1][1], all_rows.num_rows, num_features)
+                if len(done) < max_rounds and not settled:
+                    draws = rounds.around(done[-1][0])
+        except KeyboardInterrupt:
+            if not done:
+                raise
+            ended = f"{INTERRUPTED}, "
+    most_nats = MOST_NATS + MOST_NATS_A_ROW * rounds.exact.num_rows
+    able = [each for each in done if each[1].mismatch <= most_nats] or done
+    candidate, outcome = max(able, key=lambda each: each[0].fit.log_joint)
+    reference, trace = rounds.exact, tuple(outcome for _, outcome in done)
+    too_poor = max(outcome.lacking, outcome.mismatch) > most_nats or outcome.stretch > MOST_STRETCH
+    message = ended + _message(trace, outcome, reference, settled, too_poor, num_features)
+    if too_poor:
+        checks.warn(f"adapt_features: {message}")
+    return AdaptedFeatures(*candidate[:2], model, candidate.fit, reference, trace, settled, too_poor, message)
+
+
+def _check(owner: str, all_rows: KeptRows, model: Any) -> None:
+    if jnp.result_type(float) != jnp.float64:
+        raise ValueError(f"{owner} compares with an exact GP, in float64 only; call numpyro.enable_x64() first.")
+    if all_rows.num_outputs > 1:
+        raise ValueError(f"{owner} takes one output, y of shape (n,); got {all_rows.num_outputs}. Adapt to each alone.")
+    if not isinstance(model, KernelModel):
+        raise ValueError(
+            f"{owner} needs a model that knows its kernel, with `kernel_at(draw, basis)`, such as "
+            f"`models.fourier_gp(sgp.Matern52)`; got {type(model).__name__}."
+        )
+
+
+def _close(before: AdaptiveRound, after: AdaptiveRound, num_rows: int, num_features: int) -> bool:
+    nats = abs(after.log_evidence - before.log_evidence)
+    share = abs(after.effective_features - before.effective_features) / num_features
+    return nats < LEAST_NATS + LEAST_NATS_A_ROW * num_rows and share < LEAST_SHARE
+
+
+def _message(
+    trace: tuple[AdaptiveRound, ...],
+    outcome: AdaptiveRound,
+    reference: ExactReference,
+    settled: bool,
+    too_poor: bool,
+    num_features: int,
+) -> str:
+    count = f"{len(trace)} round{'s' * (len(trace) > 1)}"
+    if too_poor:
+        return (
+            f"after {count} {num_features} features are too few for these data. On {reference.num_rows} rows an exact "
+            f"GP is {outcome.lacking:.0f} nats better ({outcome.mismatch:.0f} nats off at the same hyperparameters), "
+            f"with noise {reference.noise_scale:.3g} where this basis has {outcome.noise_scale:.3g}; lengthscales here "
+            f"are {outcome.stretch:.2g} times as long, and rounds "
+            f"{'settle' if settled else 'end'} there, since what features cannot represent counts as noise. Take "
+            "several times as many features; or hold the lengthscales of `.exact` fixed, in a `NystromBasis` of as "
+            "many rows as you can afford (`sgp.place(key, X, y)` chooses for you)."
+        )
+    if settled or len(trace) == 1:
+        return f"{'settled' if settled else 'stopped'} after {count}"
+    return f"not settled after {count}: the evidence still moves with the draw of the features. Take more of them."

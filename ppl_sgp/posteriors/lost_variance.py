@@ -1,0 +1,80 @@
+"""New rows at which a basis lacks prior variance that its kernel has: what can be known without training rows."""
+
+from __future__ import annotations
+
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .._internal import checks
+from ..bases.fourier import FEW_FEATURES
+from ..bases.frozen_kernel import FrozenKernelBasis
+from ..bases.laplace import LaplaceBasis
+from ..models.kernel_model import KernelModel
+from ..priors.members import single_priors
+from .site_draws import MarginalParameters
+
+if TYPE_CHECKING:
+    from .posterior import Posterior
+
+#: Draws and new rows that are looked at, evenly spaced, at most.
+DRAWS, ROWS = 5, 1000
+#: Share of the kernel's variance below which a row is announced. Good bases have 0.6 at their edges, mostly above 0.9.
+LEAST_SHARE = 0.5
+
+
+def warn_of_lost_variance(posterior: Posterior, X_new: np.ndarray) -> None:
+    """Warn of rows (n, d) where f has less than half of the prior variance of the model's kernel.
+
+    There f is drawn to zero, and too certain of it. Nothing is said of models that do not know their kernel, nor of
+    bases that add what they lack. O(n m) a draw, at some of the rows and draws.
+    """
+    basis, model = posterior.statistics.basis, posterior.run.model
+    if not (basis.approximates_kernel and isinstance(model, KernelModel)) or isinstance(basis, FrozenKernelBasis):
+        return
+    X = X_new[:: -(-len(X_new) // ROWS)] if len(X_new) else X_new
+    if isinstance(basis, LaplaceBasis):  # beyond the box it warns itself
+        X = X[np.all(np.abs(X - basis.centre) <= basis.boundary, axis=1)]
+    if not len(X):
+        return
+    few = posterior.spaced(DRAWS)
+    parameters = few.parameters()
+    if not isinstance(parameters, MarginalParameters):
+        return
+    if basis.effective_share(parameters.prior.log_variance) < FEW_FEATURES:
+        return  # which is announced already, and explains it
+    share = np.median(_shares(few, parameters, X), axis=0)
+    poor = share < LEAST_SHARE
+    if poor.any():
+        worst = int(np.argmin(share))
+        remedy = (
+            "Make the basis with a wider box, as `LaplaceBasis.suggest(X, lengthscales)` says, of all inputs, new ones "
+            "too."
+            if isinstance(basis, LaplaceBasis)
+            else "Make the basis with more features, for the lengthscales of this posterior; `sgp.report` with `X` and "
+            "`y` compares it with an exact GP."
+        )
+        checks.warn(
+            f"predict: at {np.mean(poor):.3g} of the new rows {type(basis).__name__} has less than half of the prior "
+            f"variance of its kernel, down to {share[worst]:.2g} of it at {X[worst].tolist()}: f is drawn to zero "
+            f"there, and too certain. {remedy}"
+        )
+
+
+def _shares(posterior: Posterior, parameters: MarginalParameters, X: np.ndarray) -> np.ndarray:
+    """``φ(x)ᵀS⁻¹φ(x) / k(x, x)`` at each draw and row, the least over outputs, (draws, n)."""
+    basis: Any = posterior.statistics.basis
+    Phi = basis.host_features(X)
+    shares = []
+    for number in range(posterior.num_draws):
+        draw = {name: values[number] for name, values in posterior.latent.items()}
+        of_outputs = []
+        for output, prior in enumerate(single_priors(jax.tree.map(itemgetter(number), parameters.prior))):
+            features = jnp.asarray(Phi, prior.log_variance.dtype)
+            implied = np.sum(Phi * np.asarray(prior.apply(features.T)).T, axis=1)
+            of_outputs.append(implied / np.asarray(posterior.model.kernel_at(draw, basis, output).diag(X)))
+        shares.append(np.min(of_outputs, axis=0))
+    return np.array(shares)

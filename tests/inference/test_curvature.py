@@ -1,0 +1,33 @@
+"""Laplace's approximation against a density that is normal on the unconstrained scale."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+
+from ppl_sgp.inference.curvature import WIDEST, laplace_draws
+
+pytestmark = pytest.mark.float64_only
+PRECISION = np.array([[5.0, 2.0], [2.0, 3.0]])
+
+
+def normal(data):
+    """Jointly normal in log a and b, in the density of the sites' own units, which has no Jacobian."""
+    a = numpyro.sample("a", dist.ImproperUniform(dist.constraints.positive, (), ()))
+    b = numpyro.sample("b", dist.ImproperUniform(dist.constraints.real, (), ()))
+    e = jnp.stack([jnp.log(a) - 1.0, b - 2.0])
+    numpyro.factor("density", -0.5 * e @ (data @ e))
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-6])
+def test_draws_have_the_mean_and_the_covariance(scale, rng):
+    values = {"a": jnp.exp(1.0), "b": jnp.asarray(2.0)}
+    draws = laplace_draws(normal, jnp.asarray(scale * PRECISION), values, rng, 4000)
+    z = np.stack([np.log(draws["a"]), draws["b"]])
+    np.testing.assert_allclose(z.mean(axis=1), [1.0, 2.0], atol=0.1)
+    flat = WIDEST**2 * np.eye(2)  # of a density that says nothing
+    expected = np.linalg.inv(PRECISION) if scale == 1.0 else flat
+    np.testing.assert_allclose(np.cov(z), expected, atol=0.1 * np.max(expected))

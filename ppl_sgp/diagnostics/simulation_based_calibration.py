@@ -124,7 +124,7 @@ def posterior_sbc(
     _require_sampler(model, statistics, kernel)
     key_data, key_chains = jax.random.split(random_key(key, "posterior_sbc"))
     projections, rng = [], host_generator(key_data, "posterior_sbc")
-    for batch in known.weights.batches():
+    for batch in known.functions.batches():
         key_data, key_batch = jax.random.split(key_data)
         weights = batch.weights(rng.standard_normal(batch.loc.shape))
         single = np.ndim(statistics.moments.sum_squares) == 0

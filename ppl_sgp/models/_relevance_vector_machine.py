@@ -22,7 +22,7 @@ from ..priors import DiagonalPrior
 from ..sites.observe import observe, observe_weights
 from ..sites.whitening import whitened_weights
 from ..statistics.statistics import SufficientStatistics
-from ._basis_gp import NOISE_SPREAD
+from .kernel_gp import NOISE_SPREAD
 from .hyperpriors import (
     check_statistics,
     feature_unit,

@@ -16,7 +16,7 @@ from ..kernels.hyperprior_scales import log_normal_by_mode
 from ..priors import DiagonalPrior, HouseholderPrior, WeightPrior
 from ..sites.observe import observe
 from ..statistics.statistics import SufficientStatistics
-from ._basis_gp import AMPLITUDE_SPREAD
+from .kernel_gp import AMPLITUDE_SPREAD
 from .hyperpriors import (
     check_amplitudes,
     check_statistics,

@@ -9,6 +9,7 @@ import numpy as np
 import xarray as xr
 
 from ..kernels import Kernel
+from ..statistics.kept_rows import Rows
 from ..statistics.statistics import SufficientStatistics
 from .augmentation import Augmentation
 from .posterior import posterior
@@ -18,7 +19,7 @@ from .prediction import Prediction
 def predict(
     model: Callable[..., Any],
     samples: dict[str, Any],
-    statistics: SufficientStatistics,
+    statistics: SufficientStatistics | Rows,
     X_new: Any,
     *,
     row_weights: Any = None,
@@ -33,7 +34,8 @@ def predict(
     Each draw of the hyperparameters gives a Gaussian posterior of the weights; the predictive is
     their equal mixture, with ``mean = E[m_θ]`` and ``variance = E[v_θ] + Var[m_θ]``. Both moments
     cost O(m³) a draw (O(m) on rotated statistics) plus O(m²) a row, not their product, for more than m rows.
-    Everything runs in float64 on the host once the draws are factorised. For several questions to the same draws
+    Everything runs in float64 on the host once the draws are factorised. An exact GP takes O(n³) a draw and O(n²) a
+    row and draw, with ``mean = k*ᵀ(K + σ²Ω⁻¹)⁻¹y`` (Rasmussen & Williams 2006, eqs 2.25 and 2.26). For several questions to the same draws
     make a :func:`~ppl_sgp.posterior` once.
 
     A basis made of one kernel (:class:`~ppl_sgp.NystromBasis`, :class:`~ppl_sgp.GridEigenBasis`) lacks some of its
@@ -42,7 +44,7 @@ def predict(
 
     :param model: the NumPyro model, of one argument: the statistics.
     :param samples: draws with the draws along the first axis, as ``mcmc.get_samples()``.
-    :param statistics: the statistics the model was fitted to.
+    :param statistics: the statistics, or of an exact GP the rows, that the model was fitted to.
     :param X_new: new inputs, shape (n_new, d).
     :param row_weights: known relative noise precisions of the new rows, shape (n_new,).
     :param site: name of the observed site, if the model has several.
@@ -73,9 +75,9 @@ def predict(
 def leave_one_out(
     model: Callable[..., Any],
     samples: dict[str, Any],
-    statistics: SufficientStatistics,
-    X: Any,
-    y: Any,
+    statistics: SufficientStatistics | Rows,
+    X: Any = None,
+    y: Any = None,
     *,
     row_weights: Any = None,
     rows: Any = None,
@@ -92,7 +94,7 @@ def leave_one_out(
 
     :param model: the NumPyro model, of one argument: the statistics.
     :param samples: draws with the draws along the first axis, as ``mcmc.get_samples()``.
-    :param statistics: the statistics of exactly these rows.
+    :param statistics: the statistics of exactly these rows; or, of an exact GP, the rows, which need not be said again.
     :param X: the training inputs, shape (n, d).
     :param y: the training outputs, shape (n,) or (n, q).
     :param row_weights: the relative noise precisions given to ``sufficient_statistics``, if any.
@@ -120,7 +122,7 @@ def leave_one_out(
 
 def to_arviz(
     mcmc: Any,
-    statistics: SufficientStatistics,
+    statistics: SufficientStatistics | Rows,
     X: Any = None,
     y: Any = None,
     X_new: Any = None,
@@ -145,7 +147,7 @@ def to_arviz(
     whose positions are the coordinate ``centre``.
 
     :param mcmc: a NumPyro ``MCMC`` after ``run(key, statistics, extra_fields=sgp.EXTRA_FIELDS)``.
-    :param statistics: the statistics the model was run on.
+    :param statistics: the statistics the model was run on; or, of an exact GP, the rows, which are ``X`` and ``y``.
     :param X: the training inputs, shape (n, d).
     :param y: the training outputs, shape (n,) or (n, q).
     :param X_new: inputs to predict at, shape (n_new, d).
@@ -175,7 +177,7 @@ def to_arviz(
 def kernel_draws(
     model: Callable[..., Any],
     samples: dict[str, Any],
-    statistics: SufficientStatistics,
+    statistics: SufficientStatistics | Rows,
     lags: Any,
     *,
     origin: Any = None,
@@ -188,7 +190,7 @@ def kernel_draws(
 
     :param model: the NumPyro model, of one argument: the statistics.
     :param samples: draws with the draws along the first axis, as ``mcmc.get_samples()``.
-    :param statistics: the statistics the model was fitted to.
+    :param statistics: the statistics, or of an exact GP the rows, that the model was fitted to.
     :param lags: τ, shape (t,) for one input, else (t, d).
     :param origin: x₀, shape (d,); default the middle of the training inputs. It does not matter for a
         :class:`~ppl_sgp.FourierBasis`, whose kernels are stationary.

@@ -25,6 +25,7 @@ from ..posteriors.posterior import posterior
 from ..sites.compressed_normal import CompressedNormal
 from ..sites.tracing import draw_once, is_improper, observed_site, prior_draws
 from ..statistics.compressed import Compressed
+from ..statistics.kept_rows import Rows
 from ..statistics.statistics import SufficientStatistics, with_compressed
 from .simulated_ranks import simulated_ranks
 
@@ -34,7 +35,7 @@ MOST_BINS, LEAST_EXPECTED = 20, 5
 
 def simulation_based_calibration(
     model: Callable[..., Any],
-    statistics: SufficientStatistics,
+    statistics: SufficientStatistics | Rows,
     key: jax.Array,
     num_simulations: int = 500,
     *,
@@ -51,10 +52,11 @@ def simulation_based_calibration(
     Chains of NUTS start at the truth, which is a draw of the posterior of its data. So this checks densities and draws,
     not whether chains find the posterior from afar: that is for R-hat. Draws equal to the truth, as of discrete
     weights, count as above or below it at random. Interrupted (Ctrl-C), it warns and returns what is done.
-    O(simulations · steps · evidence), whatever the number of rows.
+    O(simulations · steps · evidence): of statistics, whatever the number of rows.
 
     :param model: a NumPyro model of one argument, the statistics, all of whose priors are proper.
-    :param statistics: the inputs and the basis of the study; their outputs set default priors, and no more.
+    :param statistics: the inputs and the basis of the study, or of an exact GP the rows; their outputs set default
+        priors, and no more.
     :param key: a JAX random key.
     :param num_simulations: number of truths.
     :param generator: the model that truths and data are drawn from, if another: to see the check fail.
@@ -98,7 +100,7 @@ def simulation_based_calibration(
 
 def posterior_sbc(
     model: Callable[..., Any],
-    statistics: SufficientStatistics,
+    statistics: SufficientStatistics | Rows,
     samples: dict[str, Any],
     key: jax.Array,
     *,
@@ -123,6 +125,12 @@ def posterior_sbc(
     truths, name = known.latent, known.site
     _require_sampler(model, statistics, kernel)
     key_data, key_chains = jax.random.split(random_key(key, "posterior_sbc"))
+    if isinstance(known.data, Rows):
+        # Rows of a new data set stand beside those of the old one, at the same inputs.
+        repeated = known.predict(known.data.X, row_weights=known.data.row_weights)
+        outputs = repeated.sample_draws(key_data, np.arange(known.num_draws))
+        both, joined = _with_rows_again(known.data, outputs)
+        return simulated_ranks(model, kernel, both, key_chains, truths, joined, name, settings, progress)
     projections, rng = [], host_generator(key_data, "posterior_sbc")
     for batch in known.functions.batches():
         key_data, key_batch = jax.random.split(key_data)
@@ -170,7 +178,7 @@ def _settings(num_warmup: int, num_draws: int, thinning: int, owner: str) -> tup
     return num_warmup, num_draws, thinning
 
 
-def _require_proper(model: Callable[..., Any], statistics: SufficientStatistics) -> None:
+def _require_proper(model: Callable[..., Any], statistics: Any) -> None:
     for name, each in draw_once(model, statistics).items():
         if each["type"] == "sample" and not each["is_observed"] and is_improper(each["fn"]):
             raise ValueError(
@@ -179,7 +187,7 @@ def _require_proper(model: Callable[..., Any], statistics: SufficientStatistics)
             )
 
 
-def _require_sampler(model: Callable[..., Any], statistics: SufficientStatistics, kernel: Any) -> None:
+def _require_sampler(model: Callable[..., Any], statistics: Any, kernel: Any) -> None:
     if kernel is not None:
         if not callable(kernel):
             raise ValueError(
@@ -193,6 +201,14 @@ def _require_sampler(model: Callable[..., Any], statistics: SufficientStatistics
                 f"NUTS cannot sample {name!r}, which is discrete. Pass a kernel that can: `kernel=model.gibbs` of "
                 "`sgp.models.discrete_weights`, or a function that makes your own."
             )
+
+
+def _with_rows_again(rows: Rows, repeated: np.ndarray) -> tuple[Rows, np.ndarray]:
+    """Rows twice, and what a site observes of the outputs and of repetitions of them, (simulations, …, 2n)."""
+    twice, weights = np.concatenate([rows.y, rows.y]), rows.row_weights
+    both = Rows(np.concatenate([rows.X, rows.X]), twice, None if weights is None else np.concatenate([weights, weights]))
+    first = np.broadcast_to(rows.values, (len(repeated), *rows.values.shape))
+    return both, np.concatenate([first, np.moveaxis(repeated, 1, -1)], axis=-1)
 
 
 def _with_repetition(statistics: SufficientStatistics, repeated: np.ndarray) -> tuple[SufficientStatistics, np.ndarray]:

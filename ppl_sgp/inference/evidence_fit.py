@@ -17,6 +17,7 @@ from .._internal import checks
 from .._internal.compiled import Compiled
 from .._internal.random import random_key
 from ..sites.tracing import observed_sites, constrained, draw_once, is_latent, unconstrained_medians
+from ..statistics.kept_rows import Rows
 from ..statistics.statistics import SufficientStatistics
 from .maximise import Objective, maximise
 
@@ -58,7 +59,7 @@ class EvidenceFit:
 
 def fit_evidence(
     model: Callable[..., Any],
-    statistics: SufficientStatistics,
+    statistics: SufficientStatistics | Rows,
     *,
     key: jax.Array | None = None,
     num_starts: int | None = None,

@@ -120,7 +120,10 @@ def _require_finite(rows: Rows, kernel: Kernel) -> None:
     """Refuse a kernel that is not finite at some pair of rows, where its values can be read."""
     if not checks.is_concrete(rows, kernel):
         return
-    bad = ~np.isfinite(np.asarray(kernel(rows.X)))
+    K = kernel(rows.X)
+    if not checks.is_concrete(K):  # under `jit` of other arguments
+        return
+    bad = ~np.isfinite(np.asarray(K))
     if bad.any():
         i, j = np.argwhere(bad)[0]
         raise ValueError(

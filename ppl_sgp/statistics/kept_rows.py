@@ -76,6 +76,10 @@ class Rows:
         """Least and largest value of each input, shape (d,) each."""
         return self.X.min(axis=0), self.X.max(axis=0)
 
+    def _with_outputs(self, values: Any) -> Rows:
+        """Rows with other outputs, in the shape of :attr:`values`: a value of the site that observes them."""
+        return Rows(self.X, values.T, self.row_weights)
+
     @property
     def parts(self) -> dict[str, Any]:
         """What is written to a file, by name."""

@@ -17,7 +17,7 @@ from ..models.hyperpriors import mean_excess
 from ..models.kernel_model import KernelModel
 from ..posteriors.observed_data import Data, input_range
 from ..posteriors.posterior import Posterior
-from ..posteriors.site_draws import MarginalParameters, SiteParameters
+from ..posteriors.site_draws import KernelParameters, MarginalParameters, SiteParameters
 from ..priors.members import single_priors
 from ..sites.tracing import draw_once, is_improper, prior_draws
 from ..statistics.kept_rows import Rows
@@ -177,8 +177,9 @@ def _has_constant(posterior: Posterior) -> bool:
     """Whether a constant is among the features, or added to the kernel of an exact GP."""
     if not isinstance(posterior.data, Rows):
         return bool(posterior.data.basis.constant_features.any())
-    kernel = posterior.draws.structure().kernel
-    return any(isinstance(term, FeatureKernel) and term.basis.constant_features.any() for term in kernel.terms)
+    parameters = posterior.draws.structure()
+    terms = parameters.kernel.terms if isinstance(parameters, KernelParameters) else ()
+    return any(isinstance(term, FeatureKernel) and term.basis.constant_features.any() for term in terms)
 
 
 def domain_findings(data: Data, X_new: Any) -> Iterator[Finding]:

@@ -21,7 +21,7 @@ from numpyro.infer.mcmc import MCMCKernel
 from .._internal import checks
 from .._internal.pytree import rebuild
 from .._internal.random import host_generator, random_key
-from ..posteriors.posterior import posterior
+from ..posteriors.posterior import Posterior, posterior
 from ..sites.compressed_normal import CompressedNormal
 from ..sites.tracing import draw_once, is_improper, observed_site, prior_draws
 from ..statistics.compressed import Compressed
@@ -125,21 +125,8 @@ def posterior_sbc(
     truths, name = known.latent, known.site
     _require_sampler(model, statistics, kernel)
     key_data, key_chains = jax.random.split(random_key(key, "posterior_sbc"))
-    if isinstance(known.data, Rows):
-        # Rows of a new data set stand beside those of the old one, at the same inputs.
-        repeated = known.predict(known.data.X, row_weights=known.data.row_weights)
-        outputs = repeated.sample_draws(key_data, np.arange(known.num_draws))
-        both, joined = _with_rows_again(known.data, outputs)
-        return simulated_ranks(model, kernel, both, key_chains, truths, joined, name, settings, progress)
-    projections, rng = [], host_generator(key_data, "posterior_sbc")
-    for batch in known.functions.batches():
-        key_data, key_batch = jax.random.split(key_data)
-        weights = batch.weights(rng.standard_normal(batch.loc.shape))
-        single = np.ndim(statistics.moments.sum_squares) == 0
-        w, noise = (weights[:, 0], batch.noise_scale[:, 0]) if single else (weights, batch.noise_scale)
-        repeated = CompressedNormal(statistics, jnp.asarray(w), jnp.asarray(noise)).sample(key_batch)
-        projections.append(np.asarray(repeated))
-    both, joined = _with_repetition(statistics, np.concatenate(projections))
+    repeat = _rows_again if isinstance(known.data, Rows) else _statistics_again
+    both, joined = repeat(known, key_data)
     return simulated_ranks(model, kernel, both, key_chains, truths, joined, name, settings, progress)
 
 
@@ -203,12 +190,27 @@ def _require_sampler(model: Callable[..., Any], statistics: Any, kernel: Any) ->
             )
 
 
-def _with_rows_again(rows: Rows, repeated: np.ndarray) -> tuple[Rows, np.ndarray]:
-    """Rows twice, and what a site observes of the outputs and of repetitions of them, (simulations, …, 2n)."""
-    twice, weights = np.concatenate([rows.y, rows.y]), rows.row_weights
-    both = Rows(np.concatenate([rows.X, rows.X]), twice, None if weights is None else np.concatenate([weights, weights]))
+def _rows_again(posterior: Posterior, key: jax.Array) -> tuple[Rows, np.ndarray]:
+    """Rows twice, and what a site observes of their outputs and of new ones at each draw, (draws, …, 2n)."""
+    rows: Any = posterior.data
+    prediction = posterior.predict(rows.X, row_weights=rows.row_weights)
+    repeated = prediction.sample_draws(key, np.arange(posterior.num_draws))
+    X, y, weights = jax.tree.map(lambda part: np.concatenate([part, part]), (rows.X, rows.y, rows.row_weights))
     first = np.broadcast_to(rows.values, (len(repeated), *rows.values.shape))
-    return both, np.concatenate([first, np.moveaxis(repeated, 1, -1)], axis=-1)
+    return Rows(X, y, weights), np.concatenate([first, np.moveaxis(repeated, 1, -1)], axis=-1)
+
+
+def _statistics_again(posterior: Posterior, key: jax.Array) -> tuple[SufficientStatistics, np.ndarray]:
+    """The same of statistics: those of the inputs twice, and what outputs and new ones compress to together."""
+    statistics, projections, rng = posterior.statistics, [], host_generator(key, "posterior_sbc")
+    for batch in posterior.functions.batches():
+        key, key_batch = jax.random.split(key)
+        weights = batch.weights(rng.standard_normal(batch.loc.shape))
+        single = np.ndim(statistics.moments.sum_squares) == 0
+        w, noise = (weights[:, 0], batch.noise_scale[:, 0]) if single else (weights, batch.noise_scale)
+        repeated = CompressedNormal(statistics, jnp.asarray(w), jnp.asarray(noise)).sample(key_batch)
+        projections.append(np.asarray(repeated))
+    return _with_repetition(statistics, np.concatenate(projections))
 
 
 def _with_repetition(statistics: SufficientStatistics, repeated: np.ndarray) -> tuple[SufficientStatistics, np.ndarray]:

@@ -111,6 +111,12 @@ def check_prior(statistics: SufficientStatistics, prior: Any) -> None:
             f"`prior` must be a weight prior such as `basis.weight_prior(kernel)` or `sgp.DiagonalPrior(scale)`; "
             f"got {type(prior).__name__}."
         )
+    if not isinstance(statistics, SufficientStatistics):
+        kept = " The evidence of rows is that of an exact GP: `sgp.ExactGP`." if isinstance(statistics, Rows) else ""
+        raise ValueError(
+            "`statistics` must come from sgp.sufficient_statistics(basis, X, y); got "
+            f"{type(statistics).__name__}.{kept}"
+        )
     statistics.require_one_group("The evidence")
     if prior.num_weights not in (None, 1, statistics.num_features):
         raise ValueError(

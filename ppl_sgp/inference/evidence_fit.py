@@ -16,7 +16,7 @@ from numpyro.infer.util import log_density
 from .._internal import checks
 from .._internal.compiled import Compiled
 from .._internal.random import random_key
-from ..sites.tracing import observed_sites, constrained, draw_once, is_latent, unconstrained_medians
+from ..sites.tracing import constrained, draw_once, is_latent, observed_sites, unconstrained_medians
 from ..statistics.kept_rows import Rows
 from ..statistics.statistics import SufficientStatistics
 from .maximise import Objective, maximise

@@ -18,6 +18,7 @@ from ..statistics.statistics import SufficientStatistics
 from .hyperpriors import check_statistics, refuse_amplitudes, scale_of_outputs
 from .kernel_gp import KernelGP
 
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class BasisGP(KernelGP):
     """A NumPyro model of one argument, the statistics; made by :func:`basis_gp`, which says what it samples."""

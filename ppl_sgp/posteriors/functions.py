@@ -131,7 +131,7 @@ class ComputedPosteriors(FunctionPosteriors):
     def _evaluate(self, indices: np.ndarray) -> tuple[Any, Any]:
         """Chosen draws, and what is to be looked at once all draws were computed."""
 
-    def _looked_at(self, found: Sequence[Any]) -> None:  # noqa: B027 - most have nothing to say
+    def _looked_at(self, found: Sequence[Any]) -> None:
         """What :meth:`_evaluate` found in all batches."""
 
     def batches(self) -> Iterator[Any]:

@@ -34,9 +34,11 @@ def predict(
     Each draw of the hyperparameters gives a Gaussian posterior of the weights; the predictive is
     their equal mixture, with ``mean = E[m_θ]`` and ``variance = E[v_θ] + Var[m_θ]``. Both moments
     cost O(m³) a draw (O(m) on rotated statistics) plus O(m²) a row, not their product, for more than m rows.
-    Everything runs in float64 on the host once the draws are factorised. An exact GP takes O(n³) a draw and O(n²) a
-    row and draw, with ``mean = k*ᵀ(K + σ²Ω⁻¹)⁻¹y`` (Rasmussen & Williams 2006, eqs 2.25 and 2.26). For several questions to the same draws
+    Everything runs in float64 on the host once the draws are factorised. For several questions to the same draws
     make a :func:`~ppl_sgp.posterior` once.
+
+    An exact GP takes O(n³) a draw and O(n²) a row and draw, with ``m_θ = k*ᵀ(K + σ²Ω⁻¹)⁻¹y`` (Rasmussen & Williams
+    2006, eqs 2.25 and 2.26); its joint draws take O(n_new³) each.
 
     A basis made of one kernel (:class:`~ppl_sgp.NystromBasis`, :class:`~ppl_sgp.GridEigenBasis`) lacks some of its
     variance away from its points; with the amplitude a, ``a²(k(x, x) − φ(x)ᵀφ(x))`` is added at new rows (Evans 2022,

@@ -24,7 +24,7 @@ from ..sites.tracing import ObservedSite, observed_sites, trace_at
 from ..statistics.statistics import SufficientStatistics
 
 
-class SiteParameters(abc.ABC):  # noqa: B024 - what each offers is for those who know its kind
+class SiteParameters(abc.ABC):
     """The parameters of an observed site at one draw, or of several draws along a first axis of all leaves."""
 
     noise_scale: Any

@@ -105,9 +105,7 @@ class ExactGP(ObservedDistribution):
 def _check_arguments(rows: Any, kernel: Any, noise_scale: Any) -> None:
     if not isinstance(rows, Rows):
         compressed = " Statistics are observed by `sgp.observe`." if isinstance(rows, SufficientStatistics) else ""
-        raise ValueError(
-            f"ExactGP: `rows` must come from sgp.rows(X, y); got {type(rows).__name__}.{compressed}"
-        )
+        raise ValueError(f"ExactGP: `rows` must come from sgp.rows(X, y); got {type(rows).__name__}.{compressed}")
     if not isinstance(kernel, Kernel):
         raise ValueError(
             f"ExactGP: `kernel` must be a kernel with its hyperparameters, such as sgp.Matern52(lengthscale, "

@@ -171,7 +171,9 @@ def test_vmapped_constructor(case, x64):
     )
 
 
-@pytest.mark.parametrize("case", ["gp-diagonal_null", "gp-batch", *EXACTLY], indirect=True)  # χ² takes seconds to compile
+@pytest.mark.parametrize(
+    "case", ["gp-diagonal_null", "gp-batch", *EXACTLY], indirect=True
+)  # χ² takes seconds to compile
 def test_scan_carries_a_distribution(case, key, x64):
     """Compiled draws and densities are those of the distribution outside."""
     site, keys = case.make(), jax.random.split(key, 3)

@@ -183,8 +183,9 @@ def test_a_second_data_set_of_equal_shape_compiles_nothing(rows, X_new, compilat
 
 def test_factors_are_computed_once(posterior, X_new, monkeypatch):
     calls = []
-    evaluate = type(posterior.functions)._evaluate
-    monkeypatch.setattr(type(posterior.functions), "_evaluate", lambda self, i: calls.append(len(i)) or evaluate(self, i))
+    kind = type(posterior.functions)
+    evaluate = kind._evaluate
+    monkeypatch.setattr(kind, "_evaluate", lambda self, i: calls.append(len(i)) or evaluate(self, i))
     posterior.leave_one_out()
     prediction = posterior.predict(X_new)
     _ = prediction.mean, prediction.variance, prediction.log_density(np.zeros(7))

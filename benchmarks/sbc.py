@@ -1,9 +1,10 @@
 """Simulation-based calibration of the ready models: 500 data sets of a million rows each, none of them ever made.
 
 `sgp.simulation_based_calibration` draws hyperparameters from the prior, lets the observed site draw what n rows
-compress to (an exact GP, the rows), samples the posterior by NUTS or Gibbs, and ranks the true values among thinned draws. If evidence,
-gradients and draws of the site are right, ranks are uniform (Talts et al. 2018). The last model claims 0.95 of the
-noise that its data have, and must fail. Of sites with several entries the least p-value is multiplied by their number.
+compress to (an exact GP, the rows), samples the posterior by NUTS or Gibbs, and ranks the true values among thinned
+draws. If evidence, gradients and draws of the site are right, ranks are uniform (Talts et al. 2018). The last model
+claims 0.95 of the noise that its data have, and must fail. Of sites with several entries the least p-value is
+multiplied by their number.
 
     OPENBLAS_NUM_THREADS=1 python benchmarks/sbc.py
     python benchmarks/sbc.py --smoke
@@ -137,7 +138,7 @@ def main() -> None:
         jax.clear_caches()
     columns = [
         "model",
-        "rank, or rows kept",
+        "rank or rows",
         "time",
         "divergences",
         "p-values, times the number of entries of a site",

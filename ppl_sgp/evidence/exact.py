@@ -28,7 +28,7 @@ MATRICES = 4
 def require_precision(owner: str, dtype: Any) -> None:
     """Refuse float32: entries of K are rounded by 6e-8 of the signal's variance, which the noise's must be far above.
 
-    The log evidence would be off by about ``n ε a²/2σ²`` nats, and nothing in the data bounds the a and σ to come.
+    The log evidence would be off by about ``n ε a²/σ²`` nats, and nothing in the data bounds the a and σ to come.
     """
     if dtype != jnp.float64:
         raise ValueError(

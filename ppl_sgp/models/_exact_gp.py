@@ -23,7 +23,10 @@ from .kernel_gp import AMPLITUDE_SPREAD, KernelGP
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ExactGPModel(KernelGP):
-    """A NumPyro model of one argument, the rows; made by :func:`exact_gp`, which says what it samples."""
+    """A NumPyro model of one argument, the rows; made by :func:`exact_gp`, which says what it samples.
+
+    Its ``kernel_at`` is the kernel without the features.
+    """
 
     features: Basis | None
     feature_scale: Any

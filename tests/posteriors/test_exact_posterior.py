@@ -11,6 +11,7 @@ import pytest
 import scipy.stats
 
 import ppl_sgp as sgp
+from ppl_sgp.statistics.storage import read, write
 from tests.posteriors.test_posterior import compilations  # noqa: F401
 
 pytestmark = pytest.mark.float64_only
@@ -164,6 +165,14 @@ def test_it_pickles_and_is_saved_with_its_rows(posterior, X_new, tmp_path):
     np.testing.assert_array_equal(
         sgp.load_posterior(tmp_path / "exact.npz", MODEL).log_evidence, posterior.log_evidence
     )
+
+
+def test_files_with_rows_that_cannot_be_are_refused(posterior, rows, tmp_path):
+    broken = sgp.Rows(rows.X, np.where(np.arange(20) == 3, np.nan, rows.y), rows.row_weights)
+    for found, message in ((broken, "not finite.*first: row 3"), (sgp.LinearBasis(1), "and no rows")):
+        write(tmp_path / "broken.npz", {"rows": found})
+        with pytest.raises(ValueError, match=message):
+            sgp.Rows.of_parts(read(tmp_path / "broken.npz"), "broken.npz")
 
 
 def test_a_second_data_set_of_equal_shape_compiles_nothing(rows, X_new, compilations):  # noqa: F811

@@ -6,6 +6,7 @@ import jax
 import numpy as np
 import numpyro.distributions as dist
 import pytest
+from matplotlib.figure import Figure
 
 import ppl_sgp as sgp
 from ppl_sgp.posteriors.arviz_compat import groups
@@ -113,3 +114,12 @@ def test_posterior_calibration_sees_the_rows_twice():
     ranks = sgp.posterior_sbc(model, rows, draws, jax.random.key(1), **SHORT)
     assert ranks["noise_scale"].shape == (40,)
     assert 0 <= int(ranks["noise_scale"].min()) <= int(ranks["noise_scale"].max()) <= 31
+
+
+def test_plots_take_what_exact_gps_give(rows):
+    posterior = sgp.posterior(MODEL, run_of(), rows)
+    grid = np.linspace(0, 1, 20)[:, None]
+    ax = sgp.plots.plot_predictive(posterior.predict(grid), grid, X=rows.X, y=rows.y, ax=Figure().subplots())
+    assert ax.lines
+    ax = sgp.plots.plot_loo_pit(posterior, bins=10, ax=Figure().subplots())
+    assert sum(bar.get_height() for bar in ax.patches[:10]) == 30

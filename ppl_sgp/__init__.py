@@ -5,6 +5,7 @@ from ._internal.pytree import pytree_dataclass, static
 from .bases.basis import Basis
 from .bases.centred import CentredBasis
 from .bases.columns import SelectedColumns
+from .bases.feature_kernel import FeatureKernel
 from .bases.fourier import FourierBasis
 from .bases.grid_eigen import GridEigenBasis
 from .bases.interpolation import InterpolationBasis
@@ -55,8 +56,9 @@ from .relevance.classification import RelevanceClassifier, fit_relevance_classif
 from .relevance.fit import RelevanceVectors, fit_relevance_vectors
 from .sites.compressed_normal import CompressedNormal
 from .sites.discrete_relaxation import DiscreteRelaxation
+from .sites.exact_gp import ExactGP
 from .sites.latent import LatentGP, latent
-from .sites.observe import observe, observe_weights
+from .sites.observe import observe, observe_exact, observe_weights
 from .sites.sparse_gp import SparseGP
 from .sites.whitening import whitened_weights
 from .statistics.checkpoint import CheckpointError
@@ -84,6 +86,8 @@ __all__ = [
     "DiagonalPrior",
     "DiscreteRelaxation",
     "EvidenceFit",
+    "ExactGP",
+    "FeatureKernel",
     "FourierBasis",
     "GridEigenBasis",
     "HouseholderPrior",
@@ -141,6 +145,7 @@ __all__ = [
     "log_marginal_likelihood",
     "models",
     "observe",
+    "observe_exact",
     "observe_weights",
     "plots",
     "posterior",

@@ -23,6 +23,7 @@ from scipy.stats import multivariate_normal
 from .._internal import checks
 from .._internal.random import host_generator
 from ..posteriors.posterior import posterior
+from ..statistics.kept_rows import Rows
 from ..statistics.statistics import SufficientStatistics
 
 #: Draws for each parameter below which the normal distribution is not worth fitting.
@@ -46,7 +47,7 @@ class MarginalLikelihood(NamedTuple):
 def log_marginal_likelihood(
     model: Callable[..., Any],
     samples: dict[str, Any],
-    statistics: SufficientStatistics,
+    statistics: SufficientStatistics | Rows,
     key: jax.Array,
     *,
     site: str | None = None,
@@ -58,7 +59,7 @@ def log_marginal_likelihood(
 
     :param model: the NumPyro model, of one argument, with continuous sites and proper priors.
     :param samples: draws with the draws along the first axis, as ``mcmc.get_samples()``.
-    :param statistics: the statistics the model was fitted to.
+    :param statistics: the statistics, or of an exact GP the rows, that the model was fitted to.
     :param key: a JAX random key.
     :param site: name of the observed site, if the model has several.
     :raises ValueError: for fewer than 20 draws a parameter, or draws at which the density is not finite.

@@ -10,14 +10,17 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..bases.basis import Basis
+from ..bases.feature_kernel import FeatureKernel
 from ..bases.fourier import FEW_FEATURES
 from ..evidence import joint
 from ..models.hyperpriors import mean_excess
 from ..models.kernel_model import KernelModel
+from ..posteriors.observed_data import Data, input_range
 from ..posteriors.posterior import Posterior
-from ..posteriors.site_draws import MarginalParameters, SiteParameters
+from ..posteriors.site_draws import KernelParameters, MarginalParameters, SiteParameters
 from ..priors.members import single_priors
 from ..sites.tracing import draw_once, is_improper, prior_draws
+from ..statistics.kept_rows import Rows
 from ..statistics.statistics import SufficientStatistics
 from .finding import Finding
 from .kernel_checks import median_error
@@ -44,7 +47,8 @@ def basis_findings(posterior: Posterior) -> Iterator[Finding]:
     """Whether features suffice, and whether some of them are the same. O(m³) a draw."""
     statistics = posterior.statistics
     m = statistics.num_features
-    share, used, noise = map(np.asarray, _looked_at(statistics, posterior.parameters()))
+    parameters = posterior.parameters()
+    share, used = map(np.asarray, _looked_at(statistics, parameters))
     if np.median(share) < FEW_FEATURES:
         yield Finding(
             "few effective features",
@@ -63,25 +67,32 @@ def basis_findings(posterior: Posterior) -> Iterator[Finding]:
             f"The data use {np.median(used):.1f} of {m} features: what they cannot represent counts as noise.",
             "Use more features, and see whether the noise and held-out errors fall.",
         )
-    if np.median(noise) ** 2 < INTERPOLATES:
-        yield Finding(
-            "interpolation",
-            f"The noise is {np.median(noise):.1e} of the size of y, a thousandth or less: the fit interpolates.",
-            "If y is noisy, give the noise a prior that says so, and fewer features than rows.",
-        )
+    yield from noise_findings(statistics, parameters.noise_scale)
     yield from _duplicates(statistics)
 
 
-@jax.jit
-def _looked_at(statistics: SufficientStatistics, parameters: SiteParameters) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Share of effective features, number of features used by the data and least noise scale at each draw."""
+def noise_findings(data: Data, noise_scale: Any) -> Iterator[Finding]:
+    """Whether the noise, at draws along a first axis, is next to nothing."""
+    noise = np.asarray(noise_scale).reshape(len(noise_scale), -1) / np.asarray(data.output_scales)
+    least = np.median(noise.min(axis=1))
+    if least**2 < INTERPOLATES:
+        fewer = ", and fewer features than rows" if isinstance(data, SufficientStatistics) else ""
+        yield Finding(
+            "interpolation",
+            f"The noise is {least:.1e} of the size of y, a thousandth or less: the fit interpolates.",
+            f"If y is noisy, give the noise a prior that says so{fewer}.",
+        )
 
-    def look(each: SiteParameters) -> tuple[jax.Array, jax.Array, jax.Array]:
-        noise = jnp.min(each.noise_scale / jnp.asarray(statistics.output_scales, each.noise_scale.dtype))
+
+@jax.jit
+def _looked_at(statistics: SufficientStatistics, parameters: SiteParameters) -> tuple[jax.Array, jax.Array]:
+    """Share of effective features, and number of features used by the data, at each draw."""
+
+    def look(each: SiteParameters) -> tuple[jax.Array, jax.Array]:
         if not isinstance(each, MarginalParameters):
-            return jnp.asarray(1.0), jnp.asarray(0.0), noise
+            return jnp.asarray(1.0), jnp.asarray(0.0)
         share = statistics.basis.effective_share(each.prior.log_variance)
-        return share, jnp.max(_used(statistics, each.prior, each.noise_scale)), noise
+        return share, jnp.max(_used(statistics, each.prior, each.noise_scale))
 
     return jax.lax.map(look, parameters)
 
@@ -146,19 +157,34 @@ def prior_findings(posterior: Posterior) -> Iterator[Finding]:
             f"Posterior medians of {conflicts} lie in a tail of {PRIOR_TAIL:.1%} of their prior.",
             "Check the units of X and y; then widen or move the prior, or doubt the model.",
         )
-    excess = mean_excess(posterior.statistics)
-    if excess is not None and not posterior.statistics.basis.constant_features.any():
+    excess = mean_excess(posterior.data)
+    if excess is not None and not _has_constant(posterior):
+        of_rows = isinstance(posterior.data, Rows)
+        constant = (
+            "a trend to the model: `models.exact_gp(features=sgp.LinearBasis(d))`"
+            if of_rows
+            else "a constant to the basis: `sgp.stack(basis, sgp.LinearBasis(d))`"
+        )
         yield Finding(
             "mean of y",
             f"The mean of y ({excess[0]:.3g}) is large against its standard deviation ({excess[1]:.3g}), and the GP "
             "has mean zero.",
-            "Subtract the mean from y first, or add a constant to the basis: `sgp.stack(basis, sgp.LinearBasis(d))`.",
+            f"Subtract the mean from y first, or add {constant}.",
         )
 
 
-def domain_findings(statistics: SufficientStatistics, X_new: Any) -> Iterator[Finding]:
+def _has_constant(posterior: Posterior) -> bool:
+    """Whether a constant is among the features, or added to the kernel of an exact GP."""
+    if not isinstance(posterior.data, Rows):
+        return bool(posterior.data.basis.constant_features.any())
+    parameters = posterior.draws.structure()
+    terms = parameters.kernel.terms if isinstance(parameters, KernelParameters) else ()
+    return any(isinstance(term, FeatureKernel) and term.basis.constant_features.any() for term in terms)
+
+
+def domain_findings(data: Data, X_new: Any) -> Iterator[Finding]:
     """Whether predictions are asked for outside the range of the training inputs."""
-    lower, upper = statistics.moments.x_min, statistics.moments.x_max
+    lower, upper = input_range(data)
     margin = MARGIN * (upper - lower)
     outside = (X_new < lower - margin) | (X_new > upper + margin)
     rows = outside.any(axis=1)
@@ -168,7 +194,9 @@ def domain_findings(statistics: SufficientStatistics, X_new: Any) -> Iterator[Fi
             "out of domain",
             f"{rows.sum()} of {len(rows)} rows of `X_new` lie outside the training inputs, most often in input {worst} "
             f"({lower[worst]:.4g} to {upper[worst]:.4g}).",
-            _beyond(statistics.basis),
+            "An exact GP returns to its prior there, within a lengthscale or two: what it says is what the kernel says."
+            if isinstance(data, Rows)
+            else _beyond(data.basis),
         )
 
 

@@ -10,12 +10,15 @@ import numpy as np
 
 from ..models.kernel_model import KernelModel
 from ..posteriors.arviz_compat import LEAST_DRAWS, pareto_k
+from ..posteriors.observed_data import input_dim
 from ..posteriors.posterior import Posterior, posterior
 from ..posteriors.predict import prediction_inputs
+from ..statistics.kept_rows import Rows
+from ..statistics.rows import RowArrays
 from ..statistics.statistics import SufficientStatistics
 from .finding import Finding
 from .kernel_checks import exact_findings, kernel_findings
-from .model_checks import basis_findings, domain_findings, pareto_findings, prior_findings
+from .model_checks import basis_findings, domain_findings, noise_findings, pareto_findings, prior_findings
 from .sampling_checks import chain_findings, sampler_findings
 
 #: Share of the mean square of y that may be noise before it is asked whether the basis hides what is not.
@@ -50,7 +53,7 @@ class Report:
 
 def report(
     mcmc: Any,
-    statistics: SufficientStatistics | None = None,
+    statistics: SufficientStatistics | Rows | None = None,
     X: Any = None,
     y: Any = None,
     X_new: Any = None,
@@ -70,7 +73,8 @@ def report(
 
     :param mcmc: a NumPyro ``MCMC`` after ``run(key, statistics, extra_fields=sgp.EXTRA_FIELDS)``; or the
         :func:`~ppl_sgp.posterior` made of it, which knows its statistics.
-    :param statistics: the statistics the model was run on.
+    :param statistics: the statistics the model was run on, or of an exact GP the rows, which are ``X`` and ``y``: then
+        nothing is said of a basis.
     :param X: the training inputs, shape (n, d); with ``y``, of shape (n,) or (n, q).
     :param X_new: inputs that predictions are wanted at, shape (n_new, d).
     :param row_weights: the relative noise precisions given to ``sufficient_statistics``, if any.
@@ -95,24 +99,45 @@ def report(
             "report: `row_weights` are those of the training rows; pass `X` and `y` too, or leave them out."
         )
     of_run = mcmc if isinstance(mcmc, Posterior) else posterior(mcmc.sampler.model, mcmc, statistics, site=site)
-    run, statistics, looked_at = of_run.run, of_run.statistics, of_run.spaced(LOOKED_AT)
+    run, data = of_run.run, of_run.data
     if X_new is not None:
-        X_new, _ = prediction_inputs(X_new, None, statistics.basis.input_dim, "report")
+        X_new, _ = prediction_inputs(X_new, None, input_dim(data), "report")
     container, rows = None, None
-    if X is not None:
+    if X is not None or isinstance(data, Rows):
         container = of_run.to_arviz(X, y, row_weights=row_weights, predictive=False)  # it checks the rows as well
+    if X is not None:
         weights = None if row_weights is None else np.asarray(row_weights, dtype=np.float64)
         rows = np.asarray(X, dtype=np.float64), np.asarray(y, dtype=np.float64), weights
+    missing = [name for name in ("diverging", "energy", "num_steps") if name not in run.extra]
+    not_checked = [f"{missing}; run with `extra_fields=sgp.EXTRA_FIELDS`."] if missing else []
     findings = [
         # Of latent sites: what is computed from them may well be constant.
         *chain_findings({name: run.by_chain[name] for name in of_run.latent}),
         *sampler_findings(run.extra, run.max_tree_depth),
-        *basis_findings(looked_at),
         *prior_findings(of_run),
     ]
-    missing = [name for name in ("diverging", "energy", "num_steps") if name not in run.extra]
-    not_checked = [f"{missing}; run with `extra_fields=sgp.EXTRA_FIELDS`."] if missing else []
-    knows_its_kernel = isinstance(of_run.model, KernelModel)
+    if isinstance(data, Rows):
+        findings += noise_findings(data, of_run.parameters().noise_scale)
+    else:
+        found, skipped = _of_basis(of_run, rows)
+        findings, not_checked = findings + found, not_checked + skipped
+    if X_new is not None:
+        findings += domain_findings(data, X_new)
+    if container is not None:
+        if of_run.num_draws < LEAST_DRAWS:
+            not_checked.append(f"leave-one-out; {of_run.num_draws} draws are too few, {LEAST_DRAWS} at least.")
+        else:
+            with warnings.catch_warnings():  # it would say in general what the finding says of these rows
+                warnings.filterwarnings("ignore", message="Estimated shape parameter of Pareto distribution")
+                findings += pareto_findings(*pareto_k(container, of_run.site, "report"))
+    return Report(tuple(findings), tuple(not_checked))
+
+
+def _of_basis(posterior: Posterior, rows: RowArrays | None) -> tuple[list[Finding], list[str]]:
+    """What is wrong with a basis and its kernel, and what could not be checked of them."""
+    statistics, looked_at = posterior.statistics, posterior.spaced(LOOKED_AT)
+    findings, not_checked = [*basis_findings(looked_at)], []
+    knows_its_kernel = isinstance(posterior.model, KernelModel)
     if statistics.basis.approximates_kernel:
         if knows_its_kernel:
             findings += kernel_findings(looked_at, None if rows is None else rows[0])
@@ -121,24 +146,15 @@ def report(
                 "the kernel of the basis: the model has no `kernel_at(draw, basis)`, as `models.basis_gp` has; "
                 "`sgp.kernel_error` takes the kernel of a draw."
             )
-    if X_new is not None:
-        findings += domain_findings(statistics, X_new)
     if rows is None:
         exact = ""
         if knows_its_kernel:
-            share = np.median(of_run.samples.get("noise_scale", np.zeros(1))) ** 2 / statistics.output_scale**2
+            share = np.median(posterior.samples.get("noise_scale", np.zeros(1))) ** 2 / statistics.output_scale**2
             exact = ", and whether an exact GP does better"
             exact += f" (this run calls {share:.0%} of y noise, as a poor basis does)" if share > MUCH_NOISE else ""
         not_checked.append(f"leave-one-out{exact}; pass the training rows as `X` and `y`.")
-    else:
-        if knows_its_kernel and statistics.num_outputs > 1:
-            not_checked.append("whether an exact GP does better; of several outputs, report on each alone.")
-        elif knows_its_kernel:
-            findings += exact_findings(looked_at, *rows)
-        if of_run.num_draws < LEAST_DRAWS:
-            not_checked.append(f"leave-one-out; {of_run.num_draws} draws are too few, {LEAST_DRAWS} at least.")
-        else:
-            with warnings.catch_warnings():  # it would say in general what the finding says of these rows
-                warnings.filterwarnings("ignore", message="Estimated shape parameter of Pareto distribution")
-                findings += pareto_findings(*pareto_k(container, of_run.site, "report"))
-    return Report(tuple(findings), tuple(not_checked))
+    elif knows_its_kernel and statistics.num_outputs > 1:
+        not_checked.append("whether an exact GP does better; of several outputs, report on each alone.")
+    elif knows_its_kernel:
+        findings += exact_findings(looked_at, *rows)
+    return findings, not_checked

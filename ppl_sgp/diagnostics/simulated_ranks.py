@@ -17,6 +17,7 @@ from numpyro.infer.util import constrain_fn, potential_energy, unconstrain_fn
 from tqdm.auto import tqdm
 
 from .._internal import checks
+from ..statistics.kept_rows import Rows
 from ..statistics.statistics import SufficientStatistics
 
 #: Simulations are run in so many parts, between which the progress bar moves: one compiled program for all.
@@ -26,7 +27,7 @@ PARTS = 20
 def simulated_ranks(
     model: Callable[..., Any],
     kernel: Callable[[], MCMCKernel] | None,
-    statistics: SufficientStatistics,
+    statistics: SufficientStatistics | Rows,
     key: jax.Array,
     truths: dict[str, Any],
     projections: Any,
@@ -37,7 +38,8 @@ def simulated_ranks(
     """Ranks and divergences, of a chain for each simulation: see :func:`~ppl_sgp.simulation_based_calibration`.
 
     :param truths: by latent site, with the simulations along the first axis.
-    :param projections: what each simulation's data compress to, shape (simulations, m̃ + 1) or (simulations, q, m̃ + 1).
+    :param projections: what the site observes of each simulation's data, shape (simulations, event) or (simulations,
+        q, event): what rows compress to, or the outputs of rows.
     :param site: name of the observed site.
     :param settings: steps of warm-up, draws kept, and steps for each.
     """
@@ -128,7 +130,7 @@ def _nuts(model, site, num_warmup, statistics, key, truth, projection):
 
 
 def _other(kernel, num_warmup, statistics, key):
-    """The same of any kernel, on statistics that have the outputs."""
+    """The same of any kernel, on statistics or rows that have the outputs."""
     data = (statistics,)
     state = kernel.init(key, num_warmup, None, data, {})
 

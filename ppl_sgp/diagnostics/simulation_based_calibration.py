@@ -21,10 +21,11 @@ from numpyro.infer.mcmc import MCMCKernel
 from .._internal import checks
 from .._internal.pytree import rebuild
 from .._internal.random import host_generator, random_key
-from ..posteriors.posterior import posterior
+from ..posteriors.posterior import Posterior, posterior
 from ..sites.compressed_normal import CompressedNormal
 from ..sites.tracing import draw_once, is_improper, observed_site, prior_draws
 from ..statistics.compressed import Compressed
+from ..statistics.kept_rows import Rows
 from ..statistics.statistics import SufficientStatistics, with_compressed
 from .simulated_ranks import simulated_ranks
 
@@ -34,7 +35,7 @@ MOST_BINS, LEAST_EXPECTED = 20, 5
 
 def simulation_based_calibration(
     model: Callable[..., Any],
-    statistics: SufficientStatistics,
+    statistics: SufficientStatistics | Rows,
     key: jax.Array,
     num_simulations: int = 500,
     *,
@@ -51,10 +52,11 @@ def simulation_based_calibration(
     Chains of NUTS start at the truth, which is a draw of the posterior of its data. So this checks densities and draws,
     not whether chains find the posterior from afar: that is for R-hat. Draws equal to the truth, as of discrete
     weights, count as above or below it at random. Interrupted (Ctrl-C), it warns and returns what is done.
-    O(simulations · steps · evidence), whatever the number of rows.
+    O(simulations · steps · evidence): of statistics, whatever the number of rows.
 
     :param model: a NumPyro model of one argument, the statistics, all of whose priors are proper.
-    :param statistics: the inputs and the basis of the study; their outputs set default priors, and no more.
+    :param statistics: the inputs and the basis of the study, or of an exact GP the rows; their outputs set default
+        priors, and no more.
     :param key: a JAX random key.
     :param num_simulations: number of truths.
     :param generator: the model that truths and data are drawn from, if another: to see the check fail.
@@ -98,7 +100,7 @@ def simulation_based_calibration(
 
 def posterior_sbc(
     model: Callable[..., Any],
-    statistics: SufficientStatistics,
+    statistics: SufficientStatistics | Rows,
     samples: dict[str, Any],
     key: jax.Array,
     *,
@@ -123,15 +125,8 @@ def posterior_sbc(
     truths, name = known.latent, known.site
     _require_sampler(model, statistics, kernel)
     key_data, key_chains = jax.random.split(random_key(key, "posterior_sbc"))
-    projections, rng = [], host_generator(key_data, "posterior_sbc")
-    for batch in known.weights.batches():
-        key_data, key_batch = jax.random.split(key_data)
-        weights = batch.weights(rng.standard_normal(batch.loc.shape))
-        single = np.ndim(statistics.moments.sum_squares) == 0
-        w, noise = (weights[:, 0], batch.noise_scale[:, 0]) if single else (weights, batch.noise_scale)
-        repeated = CompressedNormal(statistics, jnp.asarray(w), jnp.asarray(noise)).sample(key_batch)
-        projections.append(np.asarray(repeated))
-    both, joined = _with_repetition(statistics, np.concatenate(projections))
+    repeat = _rows_again if isinstance(known.data, Rows) else _statistics_again
+    both, joined = repeat(known, key_data)
     return simulated_ranks(model, kernel, both, key_chains, truths, joined, name, settings, progress)
 
 
@@ -170,7 +165,7 @@ def _settings(num_warmup: int, num_draws: int, thinning: int, owner: str) -> tup
     return num_warmup, num_draws, thinning
 
 
-def _require_proper(model: Callable[..., Any], statistics: SufficientStatistics) -> None:
+def _require_proper(model: Callable[..., Any], statistics: Any) -> None:
     for name, each in draw_once(model, statistics).items():
         if each["type"] == "sample" and not each["is_observed"] and is_improper(each["fn"]):
             raise ValueError(
@@ -179,7 +174,7 @@ def _require_proper(model: Callable[..., Any], statistics: SufficientStatistics)
             )
 
 
-def _require_sampler(model: Callable[..., Any], statistics: SufficientStatistics, kernel: Any) -> None:
+def _require_sampler(model: Callable[..., Any], statistics: Any, kernel: Any) -> None:
     if kernel is not None:
         if not callable(kernel):
             raise ValueError(
@@ -193,6 +188,29 @@ def _require_sampler(model: Callable[..., Any], statistics: SufficientStatistics
                 f"NUTS cannot sample {name!r}, which is discrete. Pass a kernel that can: `kernel=model.gibbs` of "
                 "`sgp.models.discrete_weights`, or a function that makes your own."
             )
+
+
+def _rows_again(posterior: Posterior, key: jax.Array) -> tuple[Rows, np.ndarray]:
+    """Rows twice, and what a site observes of their outputs and of new ones at each draw, (draws, …, 2n)."""
+    rows: Any = posterior.data
+    prediction = posterior.predict(rows.X, row_weights=rows.row_weights)
+    repeated = prediction.sample_draws(key, np.arange(posterior.num_draws))
+    X, y, weights = jax.tree.map(lambda part: np.concatenate([part, part]), (rows.X, rows.y, rows.row_weights))
+    first = np.broadcast_to(rows.values, (len(repeated), *rows.values.shape))
+    return Rows(X, y, weights), np.concatenate([first, np.moveaxis(repeated, 1, -1)], axis=-1)
+
+
+def _statistics_again(posterior: Posterior, key: jax.Array) -> tuple[SufficientStatistics, np.ndarray]:
+    """The same of statistics: those of the inputs twice, and what outputs and new ones compress to together."""
+    statistics, projections, rng = posterior.statistics, [], host_generator(key, "posterior_sbc")
+    for batch in posterior.functions.batches():
+        key, key_batch = jax.random.split(key)
+        weights = batch.weights(rng.standard_normal(batch.loc.shape))
+        single = np.ndim(statistics.moments.sum_squares) == 0
+        w, noise = (weights[:, 0], batch.noise_scale[:, 0]) if single else (weights, batch.noise_scale)
+        repeated = CompressedNormal(statistics, jnp.asarray(w), jnp.asarray(noise)).sample(key_batch)
+        projections.append(np.asarray(repeated))
+    return _with_repetition(statistics, np.concatenate(projections))
 
 
 def _with_repetition(statistics: SufficientStatistics, repeated: np.ndarray) -> tuple[SufficientStatistics, np.ndarray]:

@@ -13,6 +13,7 @@ from .._internal import checks
 from .._internal.pytree import rebuild
 from ..priors import WeightPrior
 from ..statistics.compressed import FLOAT32_NATS, FLOAT32_NOISE, Compressed
+from ..statistics.kept_rows import Rows
 from ..statistics.statistics import SufficientStatistics, with_compressed
 from . import joint, scaled
 from .rounding import ANNOUNCED, rounding_error
@@ -110,6 +111,12 @@ def check_prior(statistics: SufficientStatistics, prior: Any) -> None:
             f"`prior` must be a weight prior such as `basis.weight_prior(kernel)` or `sgp.DiagonalPrior(scale)`; "
             f"got {type(prior).__name__}."
         )
+    if not isinstance(statistics, SufficientStatistics):
+        kept = " The evidence of rows is that of an exact GP: `sgp.ExactGP`." if isinstance(statistics, Rows) else ""
+        raise ValueError(
+            "`statistics` must come from sgp.sufficient_statistics(basis, X, y); got "
+            f"{type(statistics).__name__}.{kept}"
+        )
     statistics.require_one_group("The evidence")
     if prior.num_weights not in (None, 1, statistics.num_features):
         raise ValueError(
@@ -125,12 +132,13 @@ def check_prior(statistics: SufficientStatistics, prior: Any) -> None:
             )
 
 
-def joint_batch(owner: str, statistics: SufficientStatistics, **parameters: Any) -> tuple[int, ...]:
+def joint_batch(owner: str, data: SufficientStatistics | Rows, **parameters: Any) -> tuple[int, ...]:
     """The joint batch shape of the outputs and of what is given for them; what does not fit is refused.
 
+    :param data: statistics or rows.
     :param parameters: by name, priors and arrays whose axes are all of the batch.
     """
-    outputs = jnp.shape(statistics.projection)[:-1]
+    outputs = jnp.shape(data.output_scales)
     shapes = {
         name: value.batch_shape if isinstance(value, WeightPrior) else jnp.shape(value)
         for name, value in parameters.items()
@@ -140,7 +148,7 @@ def joint_batch(owner: str, statistics: SufficientStatistics, **parameters: Any)
     except ValueError:
         given = ", ".join(f"`{name}` has batch shape {shape}" for name, shape in shapes.items() if shape)
         raise ValueError(
-            f"{owner}: the statistics are of {statistics.num_outputs} output(s); {given}, which does not go with that. "
+            f"{owner}: the data are of {data.num_outputs} output(s); {given}, which does not go with that. "
             "The last axis of a batch runs over the outputs: pass one for all, one for each, or a batch of k by shape "
             "(k, 1)."
         ) from None

@@ -170,7 +170,7 @@ def _solve_primal(design: Design, g: jax.Array, e: jax.Array) -> Solution:
     residual = e - design.factor @ (g * u)
     # Stationary in u, so that errors of the solve enter squared.
     quadratic = jnp.sum(residual**2) + jnp.sum(u**2)
-    return Solution(u, 1 - _inverse_diagonal(L), residual, quadratic, _log_determinant(L))
+    return Solution(u, 1 - inverse_diagonal(L), residual, quadratic, _log_determinant(L))
 
 
 def _solve_by_qr(design: Design, g: jax.Array, e: jax.Array) -> Solution:
@@ -203,7 +203,7 @@ def qr_factor(G: jax.Array) -> jax.Array:
     return (upper * jnp.sign(jnp.diagonal(upper))[:, None]).T
 
 
-def _inverse_diagonal(L: jax.Array) -> jax.Array:
+def inverse_diagonal(L: jax.Array) -> jax.Array:
     """The diagonal of ``(LLᵀ)⁻¹``: squared columns of L⁻¹, in panels that leave out the zeros above them."""
     m = len(L)
     width = max(64, -(-m // 4))

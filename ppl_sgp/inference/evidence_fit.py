@@ -16,8 +16,8 @@ from numpyro.infer.util import log_density
 from .._internal import checks
 from .._internal.compiled import Compiled
 from .._internal.random import random_key
-from ..evidence import log_evidence
-from ..sites.tracing import compressed_sites, constrained, draw_once, is_latent, unconstrained, unconstrained_medians
+from ..sites.tracing import constrained, draw_once, is_latent, observed_sites, unconstrained, unconstrained_medians
+from ..statistics.kept_rows import Rows
 from ..statistics.statistics import SufficientStatistics
 from .maximise import Objective, maximise
 
@@ -32,7 +32,7 @@ class EvidenceFit:
     """What :func:`~ppl_sgp.fit_evidence` found.
 
     :ivar values: hyperparameters by site name, in their own units.
-    :ivar log_evidence: ``log p(y | θ)`` there, in nats; ``nan`` for a model without a ``SparseGP`` site.
+    :ivar log_evidence: ``log p(y | θ)`` there, in nats; ``nan`` for a model that keeps its weights.
     :ivar log_joint: evidence times hyper-prior density, in nats.
     :ivar converged: whether a Newton step from the best end would gain less than 1e-3 nats, or ten times the rounding
         of the density if that is more.
@@ -59,7 +59,7 @@ class EvidenceFit:
 
 def fit_evidence(
     model: Callable[..., Any],
-    statistics: SufficientStatistics,
+    statistics: SufficientStatistics | Rows,
     *,
     key: jax.Array | None = None,
     num_starts: int | None = None,
@@ -71,13 +71,13 @@ def fit_evidence(
     The density is that of the sites in their own units (no Jacobian of the unconstrained scale); supports may depend
     on other sites. SciPy's L-BFGS-B runs from the medians of the priors, which for the ready models come from the
     scale of the data, and from draws of the priors; the best end is returned. Each evaluation costs what an evidence
-    costs, independent of n. Compiled once for a model and statistics of equal shape.
+    costs, of statistics independent of n. Compiled once for a model and data of equal shape.
 
     Use it to look at a model quickly and to start NUTS. A point understates uncertainty
     (Evans 2022, section 2.3.2); report posteriors from NUTS. Interrupted, it returns the best point so far.
 
-    :param model: a NumPyro model of one argument, the statistics.
-    :param statistics: from :func:`~ppl_sgp.sufficient_statistics`.
+    :param model: a NumPyro model of one argument, the statistics or rows.
+    :param statistics: from :func:`~ppl_sgp.sufficient_statistics`; or, for exact GPs, from :func:`~ppl_sgp.rows`.
     :param key: a JAX random key, which the further starts are drawn with; ``None`` draws the same ones each time.
     :param num_starts: number of starts, the first of them at the medians; default 1, or 4 if a key is given.
     :param max_iterations: iterations allowed for each start.
@@ -187,7 +187,7 @@ def _joint_density(model: Callable[..., Any], statistics: Any, z: dict[str, Any]
 def _at(model: Callable[..., Any], statistics: Any, z: dict[str, Any]) -> tuple[dict[str, Any], jax.Array]:
     """Values of the sites at unconstrained values, and the log evidence there."""
     trace = _density(model, statistics, z)[1]
-    sites = compressed_sites(trace).values()
-    parts = [jnp.sum(log_evidence(fn.statistics, fn.prior, fn.noise_scale)) for fn in sites if hasattr(fn, "prior")]
+    sites = observed_sites(trace).values()
+    parts = [jnp.sum(jnp.asarray(fn.log_prob(fn.observed))) for fn in sites if fn.is_evidence]
     values = {name: trace[name]["value"] for name in z}
     return values, jnp.sum(jnp.stack(parts)) if parts else jnp.asarray(jnp.nan)

@@ -1,9 +1,11 @@
-"""Ready NumPyro models: picklable callables of one argument, the statistics."""
+"""Ready NumPyro models: picklable callables of one argument, the statistics or, of an exact GP, the rows."""
 
 from ._basis_gp import BasisGP as BasisGP
 from ._basis_gp import basis_gp as basis_gp
 from ._discrete_weights import DiscreteWeights as DiscreteWeights
 from ._discrete_weights import discrete_weights as discrete_weights
+from ._exact_gp import ExactGPModel as ExactGPModel
+from ._exact_gp import exact_gp as exact_gp
 from ._fourier_gp import FourierGP as FourierGP
 from ._fourier_gp import fourier_gp as fourier_gp
 from ._relevance_vector_classifier import RelevanceVectorClassifier as RelevanceVectorClassifier

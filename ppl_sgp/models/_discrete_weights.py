@@ -17,8 +17,8 @@ from ..sites.compressed_normal import CompressedNormal
 from ..sites.discrete_relaxation import DiscreteRelaxation
 from ..sites.observe import observe_weights
 from ..statistics.statistics import SufficientStatistics
-from ._basis_gp import NOISE_SPREAD
 from .hyperpriors import check_statistics, log_normal, require_one_output, sample
+from .kernel_gp import NOISE_SPREAD
 from .shrinkage import FEATURE
 
 

@@ -22,7 +22,6 @@ from ..priors import DiagonalPrior
 from ..sites.observe import observe, observe_weights
 from ..sites.whitening import whitened_weights
 from ..statistics.statistics import SufficientStatistics
-from ._basis_gp import NOISE_SPREAD
 from .hyperpriors import (
     check_statistics,
     feature_unit,
@@ -31,6 +30,7 @@ from .hyperpriors import (
     sample,
     scale_of_outputs,
 )
+from .kernel_gp import NOISE_SPREAD
 from .shrinkage import FEATURE, GammaPrecision, Horseshoe, checked_hyper_prior
 
 WEIGHTS = ("marginal", "whitened", "explicit")

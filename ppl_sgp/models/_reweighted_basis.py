@@ -16,7 +16,6 @@ from ..kernels.hyperprior_scales import log_normal_by_mode
 from ..priors import DiagonalPrior, HouseholderPrior, WeightPrior
 from ..sites.observe import observe
 from ..statistics.statistics import SufficientStatistics
-from ._basis_gp import AMPLITUDE_SPREAD
 from .hyperpriors import (
     check_amplitudes,
     check_statistics,
@@ -27,6 +26,7 @@ from .hyperpriors import (
     scale_of_outputs,
     weight_unit,
 )
+from .kernel_gp import AMPLITUDE_SPREAD
 
 #: Mode and variance of the log-normal hyper-priors, of prior variances and of the noise variance, in units of the
 #: natural weight variance and of the mean square of y (Evans 2022, section 5.4.2; there the mode of the noise is

@@ -13,6 +13,7 @@ from .._internal import checks
 from ..bases.fourier import FourierBasis
 from ..bases.rotated import RotatedBasis
 from ..priors import WeightPrior
+from ..statistics.kept_rows import Rows
 from ..statistics.statistics import SufficientStatistics
 
 #: Mean of y in units of its standard deviation that a GP of mean zero can follow.
@@ -33,17 +34,17 @@ def log_normal(median: Any, spread: float) -> dist.Distribution:
     return dist.LogNormal(jnp.log(jnp.asarray(median)), spread).to_event(jnp.ndim(median))
 
 
-def scale_of_outputs(statistics: SufficientStatistics) -> Any:
+def scale_of_outputs(data: SufficientStatistics | Rows) -> Any:
     """Root mean square of y: a number for one output, of several each one's own, shape (q,)."""
-    return statistics.output_scales if statistics.num_outputs > 1 else statistics.output_scale
+    return data.output_scales if data.num_outputs > 1 else data.output_scale
 
 
-def check_amplitudes(owner: str, amplitude: Any, statistics: SufficientStatistics) -> None:
+def check_amplitudes(owner: str, amplitude: Any, data: SufficientStatistics | Rows) -> None:
     """Refuse amplitudes that are not positive, or neither one for all outputs nor one for each."""
     checks.positive("amplitude", amplitude, owner)
-    if jnp.shape(amplitude) not in ((), (statistics.num_outputs,)):
+    if jnp.shape(amplitude) not in ((), (data.num_outputs,)):
         raise ValueError(
-            f"{owner}: `amplitude` must be a number for all outputs, or one for each of {statistics.num_outputs}; got "
+            f"{owner}: `amplitude` must be a number for all outputs, or one for each of {data.num_outputs}; got "
             f"shape {jnp.shape(amplitude)}."
         )
 
@@ -66,9 +67,10 @@ def weight_unit(statistics: SufficientStatistics) -> Any:
 def check_statistics(owner: str, statistics: Any) -> None:
     """Refuse other arguments and y identically zero; warn of a mean that a GP of mean zero cannot follow."""
     if not isinstance(statistics, SufficientStatistics):
+        kept = " For rows that are not compressed take `sgp.models.exact_gp`." if isinstance(statistics, Rows) else ""
         raise ValueError(
             f"{owner} is a model of one argument, the statistics from sgp.sufficient_statistics(basis, X, y); "
-            f"got {type(statistics).__name__}."
+            f"got {type(statistics).__name__}.{kept}"
         )
     statistics.require_one_group(owner)
     moments = statistics.moments
@@ -79,12 +81,17 @@ def check_statistics(owner: str, statistics: Any) -> None:
             f"{owner}: all features are zero at all rows. The basis ({type(statistics.basis).__name__}) does not cover "
             "these inputs, or has lengthscales far shorter than the distance from its points: check units and range."
         )
-    if not np.all(moments.sum_squares > 0):
+    check_outputs(owner, statistics)
+
+
+def check_outputs(owner: str, data: SufficientStatistics | Rows, any_mean: bool = False) -> None:
+    """Refuse y identically zero; warn of a mean that a GP of mean zero cannot follow, unless the model follows any."""
+    if not np.all(data.output_scales > 0):
         raise ValueError(
             f"{owner}: y is identically zero, so its scale says nothing about amplitude and noise. "
             "Check the outputs, or write a model with priors of your own."
         )
-    excess = mean_excess(statistics)
+    excess = None if any_mean else mean_excess(data)
     if excess is not None:
         checks.warn(
             f"The mean of y ({excess[0]:.3g}) is large against its standard deviation ({excess[1]:.3g}), but the GP "
@@ -92,12 +99,15 @@ def check_statistics(owner: str, statistics: Any) -> None:
         )
 
 
-def mean_excess(statistics: SufficientStatistics) -> tuple[float, float] | None:
+def mean_excess(data: SufficientStatistics | Rows) -> tuple[float, float] | None:
     """Mean and standard deviation of y, if a GP of mean zero follows that mean badly. Of weighted rows not known."""
-    moments = statistics.moments
-    mean = np.abs(moments.y_mean)
-    spread = np.sqrt(np.maximum(moments.sum_squares / moments.num_rows - mean**2, 0))
-    if np.any(mean > MOST_MEAN * spread) and moments.log_weights == 0:
+    if isinstance(data, Rows):
+        mean, spread, weighted = np.abs(data.y.mean(axis=0)), data.y.std(axis=0), data.row_weights is not None
+    else:
+        moments = data.moments
+        mean, weighted = np.abs(moments.y_mean), moments.log_weights != 0
+        spread = np.sqrt(np.maximum(moments.sum_squares / moments.num_rows - mean**2, 0))
+    if np.any(mean > MOST_MEAN * spread) and not weighted:
         return float(np.max(mean)), float(np.max(spread))
     return None
 

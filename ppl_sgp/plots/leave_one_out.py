@@ -48,7 +48,13 @@ def plot_pareto_k(source: Any, *, site: str | None = None, ax: Axes | None = Non
 
 
 def plot_loo_pit(
-    posterior: Posterior, X: Any, y: Any, *, row_weights: Any = None, bins: int = 20, ax: Axes | None = None
+    posterior: Posterior,
+    X: Any = None,
+    y: Any = None,
+    *,
+    row_weights: Any = None,
+    bins: int = 20,
+    ax: Axes | None = None,
 ) -> Axes:
     """Histogram of leave-one-out PIT values: where each y_i lies in what the model predicts from the other rows.
 
@@ -56,7 +62,7 @@ def plot_loo_pit(
     are calibrated: a hill says too wide, a valley too narrow, a slope too low or too high. ArviZ's ``loo_pit`` is not
     this: it takes draws of the posterior predictive, which of a collapsed model have seen yᵢ. O(m²) a row and draw.
 
-    :param posterior: from :func:`~ppl_sgp.posterior`, with the statistics of exactly these rows.
+    :param posterior: from :func:`~ppl_sgp.posterior`, with the statistics of exactly these rows, or with the rows.
     :param X: the training inputs, shape (n, d).
     :param y: the training outputs, shape (n,) or (n, q); values of all outputs go into one histogram.
     :param row_weights: the relative noise precisions given to ``sufficient_statistics``, if any.

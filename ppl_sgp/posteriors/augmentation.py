@@ -16,7 +16,7 @@ from ..bases.frozen_kernel import evaluate
 from ..kernels import Kernel
 from ..statistics.same_rows import require_same_rows
 from ..statistics.statistics import SufficientStatistics
-from .prediction import Prediction
+from .weight_prediction import WeightPrediction
 from .weights import WeightDraws
 
 
@@ -125,11 +125,11 @@ class NewCentres:
         return Columns(own, square, cross, product)
 
 
-class AugmentedPrediction(Prediction):
+class AugmentedPrediction(WeightPrediction):
     """A posterior predictive with a feature more at each new row: see :class:`~ppl_sgp.Augmentation`."""
 
-    def __init__(self, *of_all: Any, centres: NewCentres) -> None:
-        super().__init__(*of_all)
+    def __init__(self, *of_all: Any, centres: NewCentres, residual_variance: bool) -> None:
+        super().__init__(*of_all, residual_variance=residual_variance)
         self._centres = centres
 
     @cached_property
@@ -141,11 +141,11 @@ class AugmentedPrediction(Prediction):
             warnings.filterwarnings("ignore", message="CentredBasis: .* lie far from all centres")
             return super()._features_of(X_new)
 
-    def _given(self, rows: slice) -> Columns:
-        return self._centres.columns(self._X_new[rows])
+    def _at(self, rows: slice) -> tuple[np.ndarray, Columns]:
+        return self._features(rows), self._centres.columns(self._X_new[rows])
 
-    def _moments_of(self, draws: WeightDraws, Phi: np.ndarray, given: Columns) -> tuple[np.ndarray, np.ndarray]:
-        return self._centres.moments(draws, Phi, given)
+    def _moments_of(self, draws: WeightDraws, given: tuple[np.ndarray, Columns]) -> tuple[np.ndarray, np.ndarray]:
+        return self._centres.moments(draws, *given)
 
     def sample_draws(self, key: jax.Array, indices: np.ndarray, noise: bool | None = None) -> np.ndarray:
         """Refused: each row is predicted by a model of its own."""

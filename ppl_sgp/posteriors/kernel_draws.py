@@ -10,9 +10,11 @@ import numpy as np
 import xarray as xr
 
 from .._internal import checks
+from ..kernels import Kernel
 from ..priors import WeightPrior
 from ..priors.members import of_each
-from .site_draws import require_finite_draws
+from .observed_data import input_dim, input_range
+from .site_draws import KernelParameters, require_finite_draws
 
 if TYPE_CHECKING:
     from .posterior import Posterior
@@ -20,22 +22,16 @@ if TYPE_CHECKING:
 
 def kernel_draws_of(posterior: Posterior, lags: Any, origin: Any = None) -> xr.Dataset:
     """The dataset of :func:`~ppl_sgp.kernel_draws`."""
-    statistics = posterior.statistics
-    basis, d = statistics.basis, statistics.basis.input_dim
+    d = input_dim(posterior.data)
     lags = checks.host_numbers("lags", lags, "kernel_draws").astype(np.float64)
     displacement = checks.finite_inputs(lags[:, None] if lags.ndim == 1 and d == 1 else lags, d, "kernel_draws", "lags")
     if origin is None:
-        origin = (statistics.moments.x_min + statistics.moments.x_max) / 2
+        origin = sum(input_range(posterior.data)) / 2
     origin = checks.host_numbers("origin", origin, "kernel_draws").astype(np.float64)
     if origin.shape != (d,):
         raise ValueError(f"kernel_draws: `origin` must have shape ({d},); got {origin.shape}.")
-    start, ends = basis.host_features(origin[None]), basis.host_features(origin + displacement)
-    frequencies = basis.spectral_points
-
-    prior = posterior.marginal_parameters("kernel_draws").prior
-    covariance, spectrum = map(np.asarray, _covariances(prior, start, ends))
+    covariance, spectrum, frequencies = _of_draws(posterior, origin[None], origin + displacement)
     require_finite_draws("kernel_draws", covariance)
-    spectrum = spectrum[..., : len(frequencies)]
     draws = ("draw", "output")[: np.ndim(covariance) - 1]
     data = {"covariance": ((*draws, "lag"), covariance)}
     coords: dict[str, Any] = {"draw": np.arange(len(covariance))}
@@ -45,6 +41,25 @@ def kernel_draws_of(posterior: Posterior, lags: Any, origin: Any = None) -> xr.D
         one_input = {"frequency": frequencies[:, 0]}
         coords |= one_input if d == 1 else {"wave_vector": (("frequency", "input"), frequencies)}
     return xr.Dataset(data, coords)
+
+
+def _of_draws(posterior: Posterior, origin: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Covariances (S, …, t) of one row with others, and the spectrum (S, …, k) at frequencies (k, d), if it has one."""
+    parameters = posterior.parameters()
+    if isinstance(parameters, KernelParameters):
+        covariance = np.asarray(_exact_covariances(parameters.kernel, origin, ends))
+        return covariance, np.zeros((len(covariance), 0)), np.zeros((0, origin.shape[1]))
+    basis, prior = posterior.statistics.basis, posterior.marginal_parameters("kernel_draws").prior
+    features = basis.host_features(origin), basis.host_features(ends)
+    covariance, spectrum = map(np.asarray, _covariances(prior, *features))
+    frequencies = basis.spectral_points
+    return covariance, spectrum[..., : len(frequencies)], frequencies
+
+
+@jax.jit
+def _exact_covariances(kernels: Kernel, start: Any, ends: Any) -> jax.Array:
+    """Covariances (S, t) of f at one input (1, d) with others (t, d)."""
+    return jax.lax.map(lambda kernel: kernel(start, ends)[0], kernels)
 
 
 @jax.jit

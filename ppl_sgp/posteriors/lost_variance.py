@@ -15,6 +15,7 @@ from ..bases.frozen_kernel import FrozenKernelBasis
 from ..bases.laplace import LaplaceBasis
 from ..models.kernel_model import KernelModel
 from ..priors.members import single_priors
+from ..statistics.statistics import SufficientStatistics
 from .site_draws import MarginalParameters
 
 if TYPE_CHECKING:
@@ -32,7 +33,9 @@ def warn_of_lost_variance(posterior: Posterior, X_new: np.ndarray) -> None:
     There f is drawn to zero, and too certain of it. Nothing is said of models that do not know their kernel, nor of
     bases that add what they lack. O(n m) a draw, at some of the rows and draws.
     """
-    basis, model = posterior.statistics.basis, posterior.run.model
+    if not isinstance(posterior.data, SufficientStatistics):
+        return
+    basis, model = posterior.data.basis, posterior.run.model
     if not (basis.approximates_kernel and isinstance(model, KernelModel)) or isinstance(basis, FrozenKernelBasis):
         return
     X = X_new[:: -(-len(X_new) // ROWS)] if len(X_new) else X_new

@@ -9,6 +9,7 @@ import numpy as np
 import xarray as xr
 
 from ..kernels import Kernel
+from ..statistics.kept_rows import Rows
 from ..statistics.statistics import SufficientStatistics
 from .augmentation import Augmentation
 from .posterior import posterior
@@ -18,7 +19,7 @@ from .prediction import Prediction
 def predict(
     model: Callable[..., Any],
     samples: dict[str, Any],
-    statistics: SufficientStatistics,
+    statistics: SufficientStatistics | Rows,
     X_new: Any,
     *,
     row_weights: Any = None,
@@ -36,13 +37,16 @@ def predict(
     Everything runs in float64 on the host once the draws are factorised. For several questions to the same draws
     make a :func:`~ppl_sgp.posterior` once.
 
+    An exact GP takes O(n³) a draw and O(n²) a row and draw, with ``m_θ = k*ᵀ(K + σ²Ω⁻¹)⁻¹y`` (Rasmussen & Williams
+    2006, eqs 2.25 and 2.26); its joint draws take O(n_new³) each.
+
     A basis made of one kernel (:class:`~ppl_sgp.NystromBasis`, :class:`~ppl_sgp.GridEigenBasis`) lacks some of its
     variance away from its points; with the amplitude a, ``a²(k(x, x) − φ(x)ᵀφ(x))`` is added at new rows (Evans 2022,
     eq 2.36; the correction of FITC).
 
     :param model: the NumPyro model, of one argument: the statistics.
     :param samples: draws with the draws along the first axis, as ``mcmc.get_samples()``.
-    :param statistics: the statistics the model was fitted to.
+    :param statistics: the statistics, or of an exact GP the rows, that the model was fitted to.
     :param X_new: new inputs, shape (n_new, d).
     :param row_weights: known relative noise precisions of the new rows, shape (n_new,).
     :param site: name of the observed site, if the model has several.
@@ -73,9 +77,9 @@ def predict(
 def leave_one_out(
     model: Callable[..., Any],
     samples: dict[str, Any],
-    statistics: SufficientStatistics,
-    X: Any,
-    y: Any,
+    statistics: SufficientStatistics | Rows,
+    X: Any = None,
+    y: Any = None,
     *,
     row_weights: Any = None,
     rows: Any = None,
@@ -92,7 +96,7 @@ def leave_one_out(
 
     :param model: the NumPyro model, of one argument: the statistics.
     :param samples: draws with the draws along the first axis, as ``mcmc.get_samples()``.
-    :param statistics: the statistics of exactly these rows.
+    :param statistics: the statistics of exactly these rows; or, of an exact GP, the rows, which need not be said again.
     :param X: the training inputs, shape (n, d).
     :param y: the training outputs, shape (n,) or (n, q).
     :param row_weights: the relative noise precisions given to ``sufficient_statistics``, if any.
@@ -120,7 +124,7 @@ def leave_one_out(
 
 def to_arviz(
     mcmc: Any,
-    statistics: SufficientStatistics,
+    statistics: SufficientStatistics | Rows,
     X: Any = None,
     y: Any = None,
     X_new: Any = None,
@@ -145,7 +149,7 @@ def to_arviz(
     whose positions are the coordinate ``centre``.
 
     :param mcmc: a NumPyro ``MCMC`` after ``run(key, statistics, extra_fields=sgp.EXTRA_FIELDS)``.
-    :param statistics: the statistics the model was run on.
+    :param statistics: the statistics the model was run on; or, of an exact GP, the rows, which are ``X`` and ``y``.
     :param X: the training inputs, shape (n, d).
     :param y: the training outputs, shape (n,) or (n, q).
     :param X_new: inputs to predict at, shape (n_new, d).
@@ -175,7 +179,7 @@ def to_arviz(
 def kernel_draws(
     model: Callable[..., Any],
     samples: dict[str, Any],
-    statistics: SufficientStatistics,
+    statistics: SufficientStatistics | Rows,
     lags: Any,
     *,
     origin: Any = None,
@@ -188,7 +192,7 @@ def kernel_draws(
 
     :param model: the NumPyro model, of one argument: the statistics.
     :param samples: draws with the draws along the first axis, as ``mcmc.get_samples()``.
-    :param statistics: the statistics the model was fitted to.
+    :param statistics: the statistics, or of an exact GP the rows, that the model was fitted to.
     :param lags: τ, shape (t,) for one input, else (t, d).
     :param origin: x₀, shape (d,); default the middle of the training inputs. It does not matter for a
         :class:`~ppl_sgp.FourierBasis`, whose kernels are stationary.

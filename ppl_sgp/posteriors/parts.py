@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from ..bases.basis import Basis
-from .prediction import Prediction
+from .weight_prediction import WeightPrediction
 
 
-class PartialPrediction(Prediction):
+class PartialPrediction(WeightPrediction):
     """The posterior of the sum of some parts of f; made by :func:`~ppl_sgp.predict`. It has no noise, and no y.
 
     :param chosen: whether each basis of the stack is one of these parts.
@@ -19,8 +19,8 @@ class PartialPrediction(Prediction):
 
     has_noise = False
 
-    def __init__(self, *of_all: Any, chosen: np.ndarray) -> None:
-        super().__init__(*of_all)
+    def __init__(self, *of_all: Any, chosen: np.ndarray, residual_variance: bool) -> None:
+        super().__init__(*of_all, residual_variance=residual_variance)
         self._chosen = chosen
 
     @property
@@ -29,12 +29,12 @@ class PartialPrediction(Prediction):
         self._with_noise(True)
 
     def _features_of(self, X_new: np.ndarray) -> np.ndarray:
-        basis = self._weights.basis
+        basis = self._functions.basis
         kept = np.repeat(self._chosen, [each.num_features for each in basis.parts])
         return basis.host_features_of(X_new, kept)
 
     def _residual_variance(self, rows: slice) -> np.ndarray:
-        counts = [len(each.residual_variance(self._X_new[:0])) for each in self._weights.basis.parts]
+        counts = [len(each.residual_variance(self._X_new[:0])) for each in self._functions.basis.parts]
         return super()._residual_variance(rows) * np.repeat(self._chosen, counts)[:, None]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any, Literal
@@ -15,27 +16,39 @@ from .._internal.compiled import Compiled
 from .._internal.pytree import pytree_dataclass, static
 from ..kernels import Kernel
 from ..sites.tracing import ObservedSite, observed_site
+from ..statistics.kept_rows import Rows
 from ..statistics.statistics import SufficientStatistics
 from ..statistics.storage import read, write
 from .arviz_compat import site_dims
 from .augmentation import Augmentation
+from .exact import ExactPosteriors
+from .functions import ComputedPosteriors
 from .kernel_draws import kernel_draws_of
 from .kernel_error import kernel_error_of
 from .leave_one_out import left_out, loo_pit
 from .log_prior import log_densities_at
 from .lost_variance import warn_of_lost_variance
 from .mixture import gaussian_log_density
+from .observed_data import Data, training_rows
 from .predict import predict_with
 from .prediction import Prediction
 from .runs import Run, StoredRun, run_of
-from .site_draws import MarginalParameters, ModelDraws, SiteDraws, SiteParameters, StoredDraws
+from .site_draws import (
+    KernelParameters,
+    MarginalParameters,
+    ModelDraws,
+    SiteDraws,
+    SiteParameters,
+    StoredDraws,
+    WeightParameters,
+)
 from .to_arviz import container
 from .weights import SampledWeights
 
 
 @pytree_dataclass
 class StoredPosterior:
-    """What a file holds of a posterior, besides its statistics."""
+    """What a file holds of a posterior, besides its data."""
 
     run: StoredRun
     parameters: SiteParameters
@@ -44,12 +57,12 @@ class StoredPosterior:
 
 
 class Posterior:
-    """Draws of a model's hyperparameters, and the posteriors of the weights that they imply; made by :func:`posterior`.
+    """Draws of a model's hyperparameters, and the posteriors of f that they imply; made by :func:`posterior`.
 
-    Programs are compiled, and weights are factorised, once, however much is asked of it. It pickles (if the model
+    Programs are compiled, and posteriors are factorised, once, however much is asked of it. It pickles (if the model
     does, as all ready ones), and :meth:`save` writes it without pickle.
 
-    :ivar statistics: the statistics that the model observes.
+    :ivar data: the statistics or rows that the model observes.
     :ivar samples: draws by site name, the draws along the first axis.
     :ivar num_draws: how many draws there are, over all chains.
     """
@@ -58,9 +71,19 @@ class Posterior:
         self.run, self.draws, self.site, self.latent_names, self.max_memory = run, draws, site, latent, max_memory
 
     @property
+    def data(self) -> Data:
+        """The statistics or rows that the model observes."""
+        return self.draws.data
+
+    @property
     def statistics(self) -> SufficientStatistics:
-        """The statistics that the model observes."""
-        return self.draws.statistics
+        """The statistics that the model observes; refused where it observes rows."""
+        if not isinstance(self.data, SufficientStatistics):
+            raise ValueError(
+                "This asks the basis and its statistics, and the model observes rows, which have neither: an exact GP "
+                "has its kernel itself. The rows are the posterior's `data`."
+            )
+        return self.data
 
     @property
     def model(self) -> Any:
@@ -90,6 +113,7 @@ class Posterior:
 
     def marginal_parameters(self, owner: str) -> MarginalParameters:
         """The same of a site whose weights are marginalised, priors and noise scales; others are refused."""
+        self.statistics  # noqa: B018 - refused for rows
         parameters = self.parameters()
         if not isinstance(parameters, MarginalParameters):
             raise ValueError(f"{owner}: the model keeps its weights, so it has draws of functions, not of kernels.")
@@ -125,12 +149,12 @@ class Posterior:
         return self.take(slice(None, None, max(1, self.num_draws // count)))
 
     @cached_property
-    def weights(self) -> SampledWeights:
-        """The posteriors of the weights, one a draw."""
-        return SampledWeights(self.draws, self.max_memory)
+    def functions(self) -> ComputedPosteriors:
+        """The posteriors of f, one a draw."""
+        return functions_of(self.draws.structure(), self.draws, self.max_memory)
 
     def __repr__(self) -> str:
-        return f"Posterior(site={self.site!r}, num_draws={self.num_draws}, statistics={self.statistics!r})"
+        return f"Posterior(site={self.site!r}, num_draws={self.num_draws}, data={self.data!r})"
 
     def predict(
         self,
@@ -153,8 +177,8 @@ class Posterior:
         :param residual_variance: add the variance that a basis of a frozen kernel lacks of it at new rows.
         """
         prediction = predict_with(
-            self.weights,
-            self.statistics,
+            self.functions,
+            self.data,
             X_new,
             row_weights,
             self.max_memory,
@@ -167,22 +191,26 @@ class Posterior:
         return prediction
 
     def leave_one_out(
-        self, X: Any, y: Any, *, row_weights: Any = None, rows: slice | Any = None, residual_variance: bool = True
+        self,
+        X: Any = None,
+        y: Any = None,
+        *,
+        row_weights: Any = None,
+        rows: slice | Any = None,
+        residual_variance: bool = True,
     ) -> np.ndarray:
         """``log p(y_i | y_-i, θ_s)`` for every training row and draw: see :func:`~ppl_sgp.leave_one_out`.
 
-        :param X: the training inputs, all of them, shape (n, d).
-        :param y: the training outputs, shape (n,) or (n, q).
-        :param row_weights: the relative noise precisions given to ``sufficient_statistics``, if any.
+        :param X: the training inputs, all of them, shape (n, d). Statistics need them, and a posterior of rows has
+            them; likewise ``y``, shape (n,) or (n, q), and ``row_weights``.
         :param rows: those wanted, a slice or indices; default all. Of many rows and draws, some at a time.
         :param residual_variance: as in :meth:`predict`, at the row that is left out.
         :return: log densities in nats, shape (draws, rows) or (draws, rows, q).
         """
+        training = training_rows(self.data, X, y, row_weights, "leave_one_out")
         functions = (gaussian_log_density,)
-        (result,) = left_out(
-            functions, self.weights, self.statistics, X, y, row_weights, rows, residual_variance, self.max_memory
-        )
-        return result[:, 0] if np.ndim(y) == 1 else np.moveaxis(result, 1, 2)
+        (result,) = left_out(functions, self.functions, training, rows, residual_variance, self.max_memory)
+        return result[:, 0] if np.ndim(training[1]) == 1 else np.moveaxis(result, 1, 2)
 
     def kernel_draws(self, lags: Any, *, origin: Any = None) -> xr.Dataset:
         """Draws of ``k(x₀, x₀ + τ)``: see :func:`~ppl_sgp.kernel_draws`.
@@ -200,9 +228,9 @@ class Posterior:
         """
         return kernel_error_of(self, X, kernel)
 
-    def loo_pit(self, X: Any, y: Any, *, row_weights: Any = None) -> np.ndarray:
+    def loo_pit(self, X: Any = None, y: Any = None, *, row_weights: Any = None) -> np.ndarray:
         """Leave-one-out PIT values of each output, shape (q, n); see :func:`~ppl_sgp.plots.plot_loo_pit`."""
-        return loo_pit(self.weights, self.statistics, X, y, row_weights, self.max_memory)
+        return loo_pit(self.functions, training_rows(self.data, X, y, row_weights, "loo_pit"), self.max_memory)
 
     def to_arviz(
         self,
@@ -220,7 +248,7 @@ class Posterior:
     ) -> Any:
         """ArviZ's container, ``InferenceData`` (0.23) or ``DataTree`` (1.x): see :func:`~ppl_sgp.to_arviz`.
 
-        :param X: the training inputs, shape (n, d).
+        :param X: the training inputs, shape (n, d). Of a posterior of rows they are known.
         :param y: the training outputs, shape (n,) or (n, q).
         :param X_new: inputs to predict at, shape (n_new, d).
         :param row_weights: the relative noise precisions given to ``sufficient_statistics``, if any.
@@ -249,7 +277,7 @@ class Posterior:
         )
 
     def save(self, path: Any) -> None:
-        """Write draws, statistics and what the model made of them to one file, atomically, without pickle.
+        """Write draws, statistics or rows and what the model made of them to one file, atomically, without pickle.
 
         The model itself is not written: whatever asks it anew (``log_prior``, ``kernel_error``) needs it again, by
         ``load_posterior(path, model)``.
@@ -258,7 +286,7 @@ class Posterior:
         """
         run = self.run.stored(site_dims(self.run))
         stored = StoredPosterior(run, self.parameters(), self.site, self.latent_names)
-        write(path, {"posterior": stored, **self.statistics.parts})
+        write(path, {"posterior": stored, **self.data.parts})
 
 
 def posterior(
@@ -274,7 +302,8 @@ def posterior(
     :param model: the NumPyro model, of one argument.
     :param draws: a NumPyro ``MCMC`` after its run; or draws by site name with the draws along the first axis, as
         ``mcmc.get_samples()``; or what :func:`~ppl_sgp.fit_evidence` found, a single draw.
-    :param statistics: the argument of the model, usually the statistics; or several, in a tuple or a dictionary.
+    :param statistics: the argument of the model, usually the statistics, or of an exact GP the rows; or several, in a
+        tuple or a dictionary.
     :param site: name of the observed site; needed only if the model has several.
     :param max_memory: bytes that intermediate results may take.
     :raises ValueError: if the model has no such site, or draws of one of its latent sites are missing or misshaped.
@@ -322,9 +351,20 @@ def load_posterior(path: Any, model: Callable[..., Any] | None = None, *, max_me
     stored = parts.get("posterior")
     if not isinstance(stored, StoredPosterior):
         raise ValueError(f"{path} holds {sorted(parts)}, not a posterior as its `save` writes it.")
-    statistics = SufficientStatistics.of_parts(parts, path)
-    draws = StoredDraws(statistics, stored.parameters)
-    return Posterior(stored.run.run(model, statistics), draws, stored.site, stored.latent, max_memory)
+    kind = Rows if "rows" in parts else SufficientStatistics
+    data = kind.of_parts(parts, path)
+    draws = StoredDraws(data, stored.parameters)
+    return Posterior(stored.run.run(model, data), draws, stored.site, stored.latent, max_memory)
+
+
+@functools.singledispatch
+def functions_of(structure: SiteParameters, draws: SiteDraws, max_memory: float) -> ComputedPosteriors:
+    """The posteriors of f for sites whose parameters have this structure."""
+    raise TypeError(f"No posterior of the function is known for {type(structure).__name__}.")
+
+
+functions_of.register(WeightParameters)(lambda _, *arguments: SampledWeights(*arguments))
+functions_of.register(KernelParameters)(lambda _, *arguments: ExactPosteriors(*arguments))
 
 
 def latent_draws(observed: ObservedSite, samples: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -1,4 +1,4 @@
-"""From posteriors of the weights to predictions: which kind, for what is asked."""
+"""From posteriors of the function to predictions: which kind, for what is asked."""
 
 from __future__ import annotations
 
@@ -10,15 +10,18 @@ import numpy as np
 from .._internal import checks
 from ..statistics.statistics import SufficientStatistics
 from .augmentation import Augmentation, AugmentedPrediction, NewCentres
+from .functions import FunctionPosteriors
+from .observed_data import Data
 from .parts import PartialPrediction, chosen_parts
 from .prediction import Prediction
 from .runs import IN_PROGRAMS
+from .weight_prediction import WeightPrediction
 from .weights import WeightPosteriors
 
 
 def predict_with(
-    weights: WeightPosteriors,
-    statistics: SufficientStatistics,
+    functions: FunctionPosteriors,
+    data: Data,
     X_new: Any,
     row_weights: Any,
     max_memory: float,
@@ -27,19 +30,27 @@ def predict_with(
     parts: int | Sequence[int] | None = None,
     residual_variance: bool = True,
 ) -> Prediction:
-    """The prediction that posteriors of the weights make; :func:`~ppl_sgp.predict` has the arguments."""
+    """The prediction that posteriors of the function make; :func:`~ppl_sgp.predict` has the arguments."""
     if parts is not None and row_weights is not None:
         raise ValueError("predict: `row_weights` are of noise, and a prediction of `parts` has none; leave them out.")
-    X_new, omega = prediction_inputs(X_new, row_weights, weights.basis.input_dim)
-    one_output = np.ndim(statistics.moments.sum_squares) == 0
-    common = (weights, X_new, omega, one_output, max_memory, residual_variance)
+    X_new, omega = prediction_inputs(X_new, row_weights, functions.input_dim)
+    common = (functions, X_new, omega, np.ndim(data.output_scales) == 0, max_memory)
+    if not isinstance(functions, WeightPosteriors) or not isinstance(data, SufficientStatistics):
+        if augment is not None or parts is not None:
+            raise ValueError(
+                "predict: `augment` and `parts` are of features of a basis, and this posterior has none. Leave them "
+                "out: an exact GP keeps its variance away from the data; for parts observe the statistics of a stack."
+            )
+        return Prediction(*common)
     if augment is not None and parts is not None:
         raise ValueError("predict: the feature that `augment` adds belongs to no part; pass `augment` or `parts`.")
     if augment is not None:
-        return AugmentedPrediction(*common, centres=NewCentres(augment, statistics, max_memory))
+        centres = NewCentres(augment, data, max_memory)
+        return AugmentedPrediction(*common, centres=centres, residual_variance=residual_variance)
     if parts is not None:
-        return PartialPrediction(*common, chosen=chosen_parts(weights.basis, parts))
-    return Prediction(*common)
+        chosen = chosen_parts(functions.basis, parts)
+        return PartialPrediction(*common, chosen=chosen, residual_variance=residual_variance)
+    return WeightPrediction(*common, residual_variance=residual_variance)
 
 
 def prediction_inputs(

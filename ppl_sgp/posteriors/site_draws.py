@@ -1,4 +1,4 @@
-"""What the observed site of a model is at each posterior draw: priors of the weights, or weights, and noise scales."""
+"""What the observed site of a model is at each posterior draw: priors of weights, weights or kernels, with noise."""
 
 from __future__ import annotations
 
@@ -15,10 +15,12 @@ import numpy as np
 from .._internal.compiled import Compiled
 from .._internal.pytree import pytree_dataclass
 from ..evidence.weight_posterior import posterior_factors
+from ..kernels import Kernel
 from ..priors import WeightPrior
 from ..sites.compressed_normal import CompressedNormal
+from ..sites.exact_gp import ExactGP
 from ..sites.sparse_gp import SparseGP
-from ..sites.tracing import ObservedSite, compressed_sites, trace_at
+from ..sites.tracing import ObservedSite, observed_sites, trace_at
 from ..statistics.statistics import SufficientStatistics
 
 
@@ -27,13 +29,17 @@ class SiteParameters(abc.ABC):
 
     noise_scale: Any
 
+
+class WeightParameters(SiteParameters):
+    """Of a site over compressed data."""
+
     @abc.abstractmethod
     def weights(self, statistics: SufficientStatistics) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
         """Of one draw: mean and factor of the weights' posterior, squared residual amplitudes, effective share."""
 
 
 @pytree_dataclass
-class MarginalParameters(SiteParameters):
+class MarginalParameters(WeightParameters):
     """Of :class:`~ppl_sgp.SparseGP`, whose weights are marginalised."""
 
     prior: WeightPrior
@@ -46,7 +52,7 @@ class MarginalParameters(SiteParameters):
 
 
 @pytree_dataclass
-class GivenParameters(SiteParameters):
+class GivenParameters(WeightParameters):
     """Of :class:`~ppl_sgp.CompressedNormal`, whose weights are given: a posterior without spread."""
 
     given: Any
@@ -56,6 +62,14 @@ class GivenParameters(SiteParameters):
         """The weights, with standard deviations of zero."""
         one = jnp.ones((), self.given.dtype)
         return self.given, jnp.zeros_like(self.given), jnp.zeros(0, one.dtype), one
+
+
+@pytree_dataclass
+class KernelParameters(SiteParameters):
+    """Of :class:`~ppl_sgp.ExactGP`, which has its kernel itself."""
+
+    kernel: Kernel
+    noise_scale: Any
 
 
 def _of_basis(statistics: SufficientStatistics, prior: WeightPrior) -> tuple[jax.Array, jax.Array]:
@@ -75,11 +89,11 @@ def require_finite_draws(owner: str, values: np.ndarray) -> None:
 class SiteDraws(abc.ABC):
     """The site at every draw.
 
-    :ivar statistics: those that the site observes.
+    :ivar data: the statistics or rows that the site observes.
     :ivar num_draws: how many draws there are.
     """
 
-    statistics: SufficientStatistics
+    data: Any
     num_draws: int
 
     @abc.abstractmethod
@@ -113,15 +127,15 @@ class ModelDraws(SiteDraws):
         latent: dict[str, np.ndarray],
         num_draws: int,
     ) -> None:
-        self._data, self._latent = data, latent
-        self.statistics, self.num_draws = observed.statistics, num_draws
+        self._argument, self._latent = data, latent
+        self.data, self.num_draws = observed.data, num_draws
         self._of = model, observed.name
         self._compiled = Compiled(_parameters_at, *self._of)
 
     def parameters(self, indices: np.ndarray) -> SiteParameters:
         """The parameters at chosen draws, stacked."""
         chosen = {name: values[indices] for name, values in self._latent.items()}
-        return self._compiled(self._data, chosen, np.arange(len(indices)))
+        return self._compiled(self._argument, chosen, np.arange(len(indices)))
 
     def take(self, indices: np.ndarray) -> ModelDraws:
         """Chosen draws."""
@@ -132,18 +146,18 @@ class ModelDraws(SiteDraws):
     def structure(self) -> SiteParameters:
         """Shapes and dtypes of the parameters at one draw, stacked."""
         first = {name: values[:1] for name, values in self._latent.items()}
-        return jax.eval_shape(lambda: _parameters_at(*self._of, self._data, first, np.arange(1)))
+        return jax.eval_shape(lambda: _parameters_at(*self._of, self._argument, first, np.arange(1)))
 
 
 class StoredDraws(SiteDraws):
     """The site at draws that were computed before.
 
-    :param statistics: those that the site observes.
+    :param data: the statistics or rows that the site observes.
     :param stored: the parameters at all draws, stacked.
     """
 
-    def __init__(self, statistics: SufficientStatistics, stored: SiteParameters) -> None:
-        self.statistics, self._stored = statistics, stored
+    def __init__(self, data: Any, stored: SiteParameters) -> None:
+        self.data, self._stored = data, stored
         self.num_draws = len(stored.noise_scale)
 
     def parameters(self, indices: np.ndarray) -> SiteParameters:
@@ -152,7 +166,7 @@ class StoredDraws(SiteDraws):
 
     def take(self, indices: np.ndarray) -> StoredDraws:
         """Chosen draws."""
-        return StoredDraws(self.statistics, self.parameters(indices))
+        return StoredDraws(self.data, self.parameters(indices))
 
     def structure(self) -> SiteParameters:
         """Shapes and dtypes of the parameters at one draw, stacked."""
@@ -165,15 +179,15 @@ def _parameters_at(
     """At each draw; their ``numbers`` say how many there are of a model that holds everything fixed."""
 
     def at(numbered):
-        return parameters_of(compressed_sites(trace_at(model, data, numbered[1]))[site])
+        return parameters_of(observed_sites(trace_at(model, data, numbered[1]))[site])
 
     return jax.lax.map(at, (numbers, draws))
 
 
 @functools.singledispatch
 def parameters_of(distribution: Any) -> SiteParameters:
-    """The parameters of a distribution over compressed data."""
-    raise TypeError(f"No posterior of weights is known for a {type(distribution).__name__}.")
+    """The parameters of a distribution over all rows."""
+    raise TypeError(f"No posterior of the function is known for a {type(distribution).__name__}.")
 
 
 @parameters_of.register
@@ -184,3 +198,8 @@ def _(distribution: SparseGP) -> SiteParameters:
 @parameters_of.register
 def _(distribution: CompressedNormal) -> SiteParameters:
     return GivenParameters(distribution.weights, distribution.noise_scale)
+
+
+@parameters_of.register
+def _(distribution: ExactGP) -> SiteParameters:
+    return KernelParameters(distribution.kernel, distribution.noise_scale)

@@ -9,6 +9,7 @@ import numpy as np
 import xarray as xr
 
 from .._internal.random import random_key
+from ..statistics.kept_rows import Rows
 from .arviz_compat import attach, container_of
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ def container(
     dims: dict[str, list[str]] | None = None,
 ) -> Any:
     """The container of :meth:`Posterior.to_arviz`, which documents it."""
+    if isinstance(posterior.data, Rows):
+        X, y, row_weights = _known_rows(posterior.data, X, y, row_weights)
     if (X is None) != (y is None):
         raise ValueError("to_arviz: pass both `X` and `y` of the training rows, or neither.")
     if X is None and row_weights is not None:
@@ -49,7 +52,7 @@ def container(
         raise ValueError("to_arviz: `row_weights_new` are those of new rows; pass `X_new` too, or leave them out.")
     if log_likelihood not in ("leave_one_out", "evidence"):
         raise ValueError(f"to_arviz: `log_likelihood` must be 'leave_one_out' or 'evidence'; got {log_likelihood!r}.")
-    features = dict(posterior.statistics.basis.feature_coords)
+    features = {} if isinstance(posterior.data, Rows) else dict(posterior.statistics.basis.feature_coords)
     names = {"feature": features.pop("feature")} if features else {}
     coords = {**names, **_default_coords(X, X_new), **(coords or {})}
     result = container_of(posterior.run, coords, dims, features)
@@ -76,6 +79,12 @@ def container(
     return attach(result, datasets)
 
 
+def _known_rows(data: Rows, X: Any, y: Any, row_weights: Any) -> tuple[Any, Any, Any]:
+    """The rows, in the form in which they were given again: a table has names for its columns."""
+    data.require_same(X, y, row_weights, "to_arviz")
+    return data.X if X is None else X, data.y if y is None else y, data.row_weights
+
+
 class _Groups:
     """Datasets of one posterior, labelled."""
 
@@ -85,7 +94,7 @@ class _Groups:
     def predictive(self, key: jax.Array, X: Any, row_weights: Any, rows: str) -> xr.Dataset:
         """One joint draw of y a posterior draw."""
         posterior = self._posterior
-        needed = 8 * posterior.num_draws * len(X) * posterior.statistics.num_outputs
+        needed = 8 * posterior.num_draws * len(X) * posterior.data.num_outputs
         if needed > posterior.max_memory:
             raise ValueError(
                 f"to_arviz: predictive draws would take {needed / 1e9:.1f} GB ({posterior.num_draws} draws of {len(X)} "

@@ -6,8 +6,7 @@ independent ones of a variational family) are predicted with as those of a sampl
 
 from __future__ import annotations
 
-import abc
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import jax
@@ -18,7 +17,8 @@ from .._internal import checks
 from ..bases.basis import Basis
 from ..bases.fourier import FEW_FEATURES
 from ..statistics.statistics import SufficientStatistics
-from .site_draws import SiteDraws, SiteParameters
+from .functions import ComputedPosteriors, FunctionPosteriors, require_finite, require_resolved
+from .site_draws import SiteDraws, WeightParameters
 
 
 class WeightDraws(NamedTuple):
@@ -57,6 +57,19 @@ class WeightDraws(NamedTuple):
             variance[index] = np.sum((Phi @ self.factor[index]) ** 2, axis=-1)
         return variance
 
+    def moments(self, rows: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and variance of f at rows, of features and what the basis lacks there."""
+        Phi, lacking = rows
+        return self.mean(Phi), self.variance(Phi) + self.residual_amplitude @ lacking
+
+    def left_out(self, rows: TrainingFeatures) -> tuple[np.ndarray, np.ndarray]:
+        """Residuals and variances of training rows given all others, (b, q, k) each."""
+        noise_variance = self.noise_scale[..., None] ** 2 / rows.omega
+        kept = 1 - self.variance(rows.Phi) / noise_variance
+        require_resolved(kept, rows.precision)
+        residual = (rows.y - self.mean(rows.Phi)) / kept
+        return residual, noise_variance / kept + self.residual_amplitude @ rows.lacking
+
     def weights(self, z: np.ndarray) -> np.ndarray:
         """Weights from standard normal draws, both of shape (b, q, m)."""
         if self.independent:
@@ -64,25 +77,53 @@ class WeightDraws(NamedTuple):
         return self.loc + np.einsum("bqij,bqj->bqi", self.factor, z[..., : self.factor.shape[-1]])
 
 
-class WeightPosteriors(abc.ABC):
+class TrainingFeatures(NamedTuple):
+    """What is needed of training rows to leave them out.
+
+    :ivar Phi: features (k, m).
+    :ivar lacking: residual variances of the basis (p, k).
+    :ivar y: outputs (q, k).
+    :ivar omega: row weights (k,).
+    :ivar precision: that of the posteriors.
+    """
+
+    Phi: np.ndarray
+    lacking: np.ndarray
+    y: np.ndarray
+    omega: np.ndarray
+    precision: np.finfo
+
+
+class WeightPosteriors(FunctionPosteriors):
     """Gaussian posteriors of the weights of one basis, a draw each, all of the same probability."""
 
     basis: Basis
-    num_draws: int
-    num_outputs: int
-
-    @abc.abstractmethod
-    def batches(self) -> Iterator[WeightDraws]:
-        """All draws in order, as many at a time as fit in memory."""
-
-    @abc.abstractmethod
-    def take(self, indices: np.ndarray) -> WeightDraws:
-        """Chosen draws, all at once."""
 
     @property
-    def precision(self) -> np.finfo:
-        """The precision that they were computed in."""
-        return np.finfo(np.float64)
+    def input_dim(self) -> int:
+        """The number of inputs d."""
+        return self.basis.input_dim
+
+    @property
+    def numbers_per_row(self) -> int:
+        """Features, and their products with a factor."""
+        return 3 * self.basis.num_features
+
+    @property
+    def draws_at_once(self) -> int:
+        """How many draws fit in memory together."""
+        return self.num_draws
+
+    def at(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Features (k, m), and unit variances (p, k) that the parts of the basis lack of their kernels."""
+        return self.basis.host_features(X), self.basis.residual_variance(X)
+
+    def at_training_rows(
+        self, numbers: np.ndarray, X: np.ndarray, y: np.ndarray, omega: np.ndarray, residual_variance: bool
+    ) -> TrainingFeatures:
+        """Features and all that rows are."""
+        Phi, lacking = self.at(X)
+        return TrainingFeatures(Phi, lacking * float(residual_variance), y, omega, self.precision)
 
 
 class KnownWeights(WeightPosteriors):
@@ -105,27 +146,18 @@ class KnownWeights(WeightPosteriors):
         return self._weights.take(indices)
 
 
-class SampledWeights(WeightPosteriors):
-    """The posteriors that draws of hyperparameters imply, O(m³) each (O(m) on rotated statistics).
-
-    Computed once and kept if they fit in half of the memory allowed; otherwise computed anew when asked for again.
+class SampledWeights(ComputedPosteriors, WeightPosteriors):
+    """The posteriors of weights that draws of hyperparameters imply, O(m³) each (O(m) on rotated statistics).
 
     :param draws: what the observed site is at each draw.
     :param max_memory: bytes that they may take.
     """
 
     def __init__(self, draws: SiteDraws, max_memory: float) -> None:
-        self._draws = draws
-        self._kept: list[WeightDraws] | None = None
-        self.basis, self.num_draws = draws.statistics.basis, draws.num_draws
-        self.num_outputs = draws.statistics.num_outputs
-        shapes = jax.eval_shape(_weight_draws, draws.statistics, draws.structure())
-        self._dtype = np.dtype(shapes[0].dtype)
+        shapes = jax.eval_shape(_weight_draws, draws.data, draws.structure())
         size = 8 * max(1, sum(int(np.prod(each.shape)) for each in jax.tree.leaves(shapes)))
-        self._keep = size * self.num_draws <= max_memory / 2
-        # Computing a draw takes about as much again, thrice. Batches of nearly equal size compile once.
-        count = -(-self.num_draws // max(1, int(max_memory // (4 * size))))
-        self._batch_size = -(-self.num_draws // count)
+        super().__init__(draws, size, max_memory)
+        self.basis, self._dtype = draws.data.basis, np.dtype(shapes[0].dtype)
         self._warned = False
 
     @property
@@ -133,45 +165,14 @@ class SampledWeights(WeightPosteriors):
         """The precision of the model's own parameters."""
         return np.finfo(self._dtype)
 
-    def batches(self) -> Iterator[WeightDraws]:
-        """All draws in order; a warning at the end if random features of many of them carry no weight."""
-        if self._kept is not None:
-            yield from self._kept
-            return
-        kept, shares = [], []
-        for start in range(0, self.num_draws, self._batch_size):
-            weights, share = self._evaluate(np.arange(start, min(start + self._batch_size, self.num_draws)))
-            shares.append(share)
-            if self._keep:
-                kept.append(weights)
-            yield weights
-        self._warn_few_features(np.concatenate(shares))
-        self._kept = kept if self._keep else None
-
-    def take(self, indices: np.ndarray) -> WeightDraws:
-        """Chosen draws."""
-        if self._kept is None:
-            return self._evaluate(indices)[0]
-        batch, within = np.divmod(indices, self._batch_size)
-        rows = [self._kept[b].take(slice(i, i + 1)) for b, i in zip(batch, within, strict=True)]
-        return WeightDraws(*(np.concatenate(part) for part in zip(*rows, strict=True)))
+    def _looked_at(self, found: Sequence[np.ndarray]) -> None:
+        """Warn if random features of many draws carry no weight."""
+        self._warn_few_features(np.concatenate(found))
 
     def _evaluate(self, indices: np.ndarray) -> tuple[WeightDraws, np.ndarray]:
-        # The last batch repeats its last draw, so that all have one shape.
-        size = max(len(indices), min(self._batch_size, self.num_draws))
-        padded = np.concatenate([indices, np.repeat(indices[-1:], size - len(indices))])
-        *parts, share = _weight_draws(self._draws.statistics, self._draws.parameters(padded))
+        *parts, share = _weight_draws(self._draws.data, self._draws.parameters(self._padded(indices)))
         weights = WeightDraws(*(np.asarray(part, dtype=np.float64)[: len(indices)] for part in parts))
-        finite = np.array([np.isfinite(part).reshape(len(indices), -1).all(axis=1) for part in weights]).all(axis=0)
-        if not finite.all():
-            remedy = "" if self._dtype == np.float64 else " (then call numpyro.enable_x64() first)"
-            raise ValueError(
-                f"The weights' posterior is not finite for {np.sum(~finite)} draws, the first of them draw "
-                f"{indices[np.argmin(finite)]}: look for hyperparameters that are not finite, or beyond "
-                f"{self._dtype}{remedy}."
-            )
-        if not (weights.noise_scale > 0).all():
-            raise ValueError(f"The noise scale is not positive at some draws: down to {weights.noise_scale.min()}.")
+        require_finite(weights, weights.noise_scale, indices, self._dtype)
         return weights, np.asarray(share)[: len(indices)]
 
     def _warn_few_features(self, share: np.ndarray) -> None:
@@ -183,21 +184,16 @@ class SampledWeights(WeightPosteriors):
         checks.warn(
             f"{where} at most {low:.1%} of the Fourier features of a kernel carry weight, so it is poorly approximated "
             "there. Draw the basis closer to the posterior lengthscales (FourierBasis.sample with a list of kernels "
-            "from the posterior), from shorter lengthscales, or with more features.",
-            stacklevel=5,
+            "from the posterior), from shorter lengthscales, or with more features."
         )
-
-    def __getstate__(self) -> dict:
-        """Without the factors, which are computed anew."""
-        return {**self.__dict__, "_kept": None}
 
 
 @jax.jit
-def _weight_draws(statistics: SufficientStatistics, parameters: SiteParameters) -> tuple[jax.Array, ...]:
+def _weight_draws(statistics: SufficientStatistics, parameters: WeightParameters) -> tuple[jax.Array, ...]:
     """The parts of :class:`WeightDraws` and the share of effective features, for parameters stacked over draws."""
     q, m = statistics.num_outputs, statistics.num_features
 
-    def of_draw(each: SiteParameters) -> tuple[jax.Array, ...]:
+    def of_draw(each: WeightParameters) -> tuple[jax.Array, ...]:
         loc, factor, amplitude, share = each.weights(statistics)
         factor = jnp.broadcast_to(factor, (q, *factor.shape[loc.ndim - 1 :]))
         amplitude = jnp.broadcast_to(amplitude, (q, amplitude.shape[-1]))

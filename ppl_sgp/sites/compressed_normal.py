@@ -46,6 +46,7 @@ class CompressedNormal(CompressedDistribution):
     """
 
     arg_constraints = {"weights": constraints.real_vector, "noise_scale": constraints.positive}
+    is_evidence = False
     pytree_data_fields = ("statistics", "weights", "noise_scale")
 
     def __init__(

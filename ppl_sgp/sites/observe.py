@@ -8,10 +8,13 @@ import jax
 import jax.numpy as jnp
 import numpyro
 
+from ..kernels import Kernel
 from ..priors import WeightPrior
+from ..statistics.kept_rows import Rows
 from ..statistics.statistics import SufficientStatistics
-from .compressed_distribution import CompressedDistribution, not_enumerated
 from .compressed_normal import CompressedNormal
+from .exact_gp import ExactGP
+from .observed_distribution import ObservedDistribution, not_enumerated
 from .sparse_gp import SparseGP
 
 
@@ -76,16 +79,44 @@ def observe_weights(name: str, statistics: SufficientStatistics, weights: Any, n
     return _observe(name, CompressedNormal(statistics, weights, noise_scale))
 
 
-def _observe(name: str, site: CompressedDistribution) -> jax.Array:
-    projection = site.statistics.projection
-    outputs, batch = jnp.shape(projection)[:-1], not_enumerated(site.batch_shape)
+def observe_exact(name: str, rows: Rows, kernel: Kernel, noise_scale: Any) -> jax.Array:
+    """Observe rows by an exact GP: ``sample(name, ExactGP(rows, kernel, noise_scale), obs=rows.values)``.
+
+    For up to a few thousand rows: a value with its gradient is O(n³). Several outputs are independent functions with
+    the same kernel. Call it outside any data plate.
+
+    :param name: name of the site.
+    :param rows: from :func:`~ppl_sgp.rows`.
+    :param kernel: any kernel.
+    :param noise_scale: standard deviation of the noise of a row of weight one; of q outputs, shape () or (q,).
+    :return: the outputs.
+    :raises ValueError: as :class:`~ppl_sgp.ExactGP`, or inside a data plate.
+
+    .. doctest::
+
+        >>> import jax, numpy as np, numpyro, numpyro.distributions as dist, ppl_sgp as sgp
+        >>> def model(rows):
+        ...     lengthscale = numpyro.sample("lengthscale", dist.LogNormal(-1.0, 1.0))
+        ...     sgp.observe_exact("y", rows, sgp.Matern52(lengthscale), noise_scale=0.1)
+        >>> X = np.linspace(0, 1, 30)[:, None]
+        >>> rows = sgp.rows(X, np.cos(6 * X[:, 0]) + 0.1 * np.cos(77 * X[:, 0]))
+        >>> with jax.enable_x64(True):
+        ...     density, _ = numpyro.infer.util.log_density(model, (rows,), {}, {"lengthscale": np.float64(0.3)})
+        >>> density.shape
+        ()
+    """
+    return _observe(name, ExactGP(rows, kernel, noise_scale))
+
+
+def _observe(name: str, site: ObservedDistribution) -> jax.Array:
+    outputs, batch = jnp.shape(site.observed)[:-1], not_enumerated(site.batch_shape)
     extra = len(batch) - len(outputs)
     if batch[extra:] != outputs or any(size != 1 for size in batch[:extra]):
         raise ValueError(
             f"observe: the parameters of {name!r} make a batch of shape {site.batch_shape}, but the data are one "
             f"observation for each output, shape {outputs}: they would be counted again for each member. Noise known "
-            "to differ between rows goes into `sufficient_statistics(..., row_weights=...)`; a batch of parameters "
-            "through `jax.vmap`, or `SparseGP(...).log_prob`. Beside discrete sites that NumPyro sums over, several "
-            "outputs need a plate, `numpyro.plate('output', q)`."
+            "to differ between rows goes into their `row_weights`; a batch of parameters through `jax.vmap`, or the "
+            f"`log_prob` of a {type(site).__name__}. Beside discrete sites that NumPyro sums over, several outputs "
+            "need a plate, `numpyro.plate('output', q)`."
         )
-    return numpyro.sample(name, site, obs=projection)
+    return numpyro.sample(name, site, obs=site.observed)

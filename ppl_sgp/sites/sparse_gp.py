@@ -52,6 +52,7 @@ class SparseGP(CompressedDistribution):
     """
 
     arg_constraints = {"noise_scale": constraints.positive}
+    is_evidence = True
     pytree_data_fields = ("statistics", "prior", "noise_scale")
 
     def __init__(

@@ -14,15 +14,14 @@ from numpyro.distributions.transforms import biject_to
 from numpyro.infer.initialization import init_to_uniform
 
 from .._internal import checks
-from ..statistics.statistics import SufficientStatistics
-from .compressed_distribution import CompressedDistribution
+from .observed_distribution import ObservedDistribution
 
 
 class ObservedSite(NamedTuple):
-    """Compressed data that a model observes, and the shapes of the model's latent sites by name."""
+    """Statistics or rows that a model observes, and the shapes of the model's latent sites by name."""
 
     name: str
-    statistics: SufficientStatistics
+    data: Any
     latent: dict[str, tuple[int, ...]]
 
 
@@ -52,29 +51,29 @@ def prior_draws(
     return jax.jit(jax.vmap(draw))(jax.random.split(key, count))
 
 
-def compressed_sites(trace: dict[str, Any]) -> dict[str, CompressedDistribution]:
-    """The observed compressed data of a model, by site name."""
+def observed_sites(trace: dict[str, Any]) -> dict[str, ObservedDistribution]:
+    """The sites of a model that stand for all rows at once, by name."""
     found = {}
     for name, site in trace.items():
         fn = site.get("fn")
         while isinstance(fn, (MaskedDistribution, ExpandedDistribution)):
             fn = fn.base_dist
-        if site["type"] == "sample" and isinstance(fn, CompressedDistribution):
+        if site["type"] == "sample" and isinstance(fn, ObservedDistribution):
             found[name] = fn
     return found
 
 
 def observed_site(model: Callable[..., Any], data: Any, site: str | None) -> ObservedSite:
-    """The one site of compressed data, or that of the given name, without evaluating the model.
+    """The one site that stands for all rows, or that of the given name, without evaluating the model.
 
-    :raises ValueError: if there is no such site, or its statistics are made by the model of its draws.
+    :raises ValueError: if there is no such site, or its data are made by the model of its draws.
     """
     latent: dict[str, tuple[int, ...]] = {}
-    sites: dict[str, CompressedDistribution] = {}
+    sites: dict[str, ObservedDistribution] = {}
 
     def run():
         trace = draw_once(model, data)
-        sites.update(compressed_sites(trace))
+        sites.update(observed_sites(trace))
         for name, each in trace.items():
             if each["type"] == "sample" and not each["is_observed"] and name not in sites:
                 latent[name] = jax.numpy.shape(each["value"])
@@ -85,17 +84,18 @@ def observed_site(model: Callable[..., Any], data: Any, site: str | None) -> Obs
     if site not in sites:
         names = sorted(sites)
         raise ValueError(
-            f"The model must have one site made by `sgp.observe` or `sgp.observe_weights`; it has {names or 'none'}."
+            "The model must have one site made by `sgp.observe`, `sgp.observe_weights` or `sgp.observe_exact`; it has "
+            f"{names or 'none'}."
             + (f" {site!r} is not among them." if site is not None else " Say which with `site=`." * bool(names))
             + ("" if names else " Models with `sgp.latent` go with NumPyro's `Predictive`.")
         )
-    statistics = sites[site].statistics
-    if not checks.is_concrete(statistics):
+    observed = sites[site].data
+    if not checks.is_concrete(observed):
         raise ValueError(
-            f"The statistics that {site!r} observes are made inside the model. Make them outside, and pass them to the "
-            "model as its argument, or in a tuple or dictionary."
+            f"The {type(observed).__name__} that {site!r} observes are made inside the model. Make them outside, and "
+            "pass them to the model as its argument, or in a tuple or dictionary."
         )
-    return ObservedSite(site, statistics, latent)
+    return ObservedSite(site, observed, latent)
 
 
 def unconstrained_medians(

@@ -7,8 +7,9 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from .._internal import checks
 from .._internal.pytree import pytree_dataclass
-from .rows import validated
+from .rows import as_float64, validated
 
 
 @pytree_dataclass
@@ -67,7 +68,47 @@ class Rows:
     def input_scale(self) -> Any:
         """Standard deviation of each input, shape (d,); zero for one that never varies."""
         # Rounding gives a constant column a tiny spread, from which lengthscales must not be taken.
-        return (self.X.max(axis=0) > self.X.min(axis=0)) * self.X.std(axis=0)
+        scale = self.X.std(axis=0)
+        return (self.X.max(axis=0) > self.X.min(axis=0)).astype(scale.dtype) * scale
+
+    @property
+    def input_range(self) -> tuple[Any, Any]:
+        """Least and largest value of each input, shape (d,) each."""
+        return self.X.min(axis=0), self.X.max(axis=0)
+
+    def _with_outputs(self, values: Any) -> Rows:
+        """Rows with other outputs, in the shape of :attr:`values`: a value of the site that observes them."""
+        return Rows(self.X, values.T, self.row_weights)
+
+    @property
+    def parts(self) -> dict[str, Any]:
+        """What is written to a file, by name."""
+        return {"rows": self}
+
+    @classmethod
+    def of_parts(cls, parts: dict[str, Any], path: Any) -> Rows:
+        """The rows of a file.
+
+        :raises ValueError: if they are not rows that could have been written.
+        """
+        found = parts.get("rows")
+        if not isinstance(found, cls):
+            raise ValueError(f"{path} holds {sorted(parts)}, and no rows.")
+        return cls(*validated(None, found.X, found.y, found.row_weights, f"rows of {path}"))
+
+    def require_same(self, X: Any, y: Any, row_weights: Any, owner: str) -> None:
+        """Refuse rows that are not these, in their order, and say in what they differ.
+
+        Each may be ``None``: then these are meant.
+        """
+        for name, given in (("X", X), ("y", y), ("row_weights", row_weights)):
+            kept = getattr(self, name)
+            if given is None:
+                continue
+            if kept is None or not np.array_equal(as_float64(checks.host_numbers(name, given, owner)), kept):
+                raise ValueError(
+                    f"{owner}: `{name}` is not that of the rows of this posterior, which knows them: leave it out."
+                )
 
     def __repr__(self) -> str:
         return f"Rows(num_rows={self.num_rows}, input_dim={self.input_dim}, num_outputs={self.num_outputs})"

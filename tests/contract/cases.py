@@ -111,6 +111,28 @@ class Case:
             values[name] = jnp.asarray(0.5 * np.exp(0.3 * z) if name == "noise_scale" else 0.5 * z)
         return values
 
+    @property
+    def observed_data(self) -> sgp.SufficientStatistics:
+        return self.statistics
+
+    @property
+    def event_shape(self) -> tuple[int, ...]:
+        return self.statistics.projection.shape[-1:]
+
+    @property
+    def num_residual(self) -> int:
+        """Degrees of freedom of a last entry that is a residual sum of squares."""
+        return int(self.statistics.moments.num_rows - self.statistics.compressed.rank)
+
+    @staticmethod
+    def first_argument(site):
+        """What the distribution is made of, besides data and noise."""
+        return site.prior if isinstance(site, sgp.SparseGP) else site.weights
+
+    def shape_arguments(self, site):
+        """What ``infer_shapes`` takes besides data and noise."""
+        return site.prior if isinstance(site, sgp.SparseGP) else jnp.shape(site.weights)
+
     def make(self, parameters: dict[str, Any] | None = None):
         """The distribution, at its own or at given parameters."""
         return self.family(self.statistics, self.parameters if parameters is None else parameters)
@@ -169,4 +191,53 @@ QUADRATURE = {
     for prefix, family, batches in (("gp", sparse_gp, PRIOR), ("weights", compressed_normal, WEIGHTS))
     for name in DATA
     if name.startswith("tiny")
+}
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class ExactCase:
+    """An exact GP of a few rows, asked as a :class:`Case` is."""
+
+    num_outputs: int | None = None
+    weighted: bool = False
+    noise_batch: tuple[int, ...] = ()
+    batch_shape: tuple[int, ...] = ()
+    num_residual = None
+
+    @cached_property
+    def observed_data(self) -> sgp.Rows:
+        rng = np.random.default_rng(6)
+        y = rng.normal(size=7 if self.num_outputs is None else (7, self.num_outputs))
+        return sgp.rows(rng.normal(size=(7, 2)), y, rng.uniform(0.3, 3.0, 7) if self.weighted else None)
+
+    @property
+    def event_shape(self) -> tuple[int, ...]:
+        return (7,)
+
+    @cached_property
+    def parameters(self) -> dict[str, jax.Array]:
+        z = np.random.default_rng(1).normal(size=self.noise_batch)
+        values = {"lengthscale": np.array([0.7, 1.4]), "amplitude": np.array(1.2), "noise_scale": 0.5 * np.exp(0.3 * z)}
+        return {name: jnp.asarray(value) for name, value in values.items()}
+
+    @staticmethod
+    def first_argument(site):
+        return site.kernel
+
+    shape_arguments = first_argument
+
+    def make(self, parameters: dict[str, Any] | None = None):
+        values = self.parameters if parameters is None else parameters
+        kernel = sgp.Matern52(values["lengthscale"], values["amplitude"])
+        return sgp.ExactGP(self.observed_data, kernel, values["noise_scale"])
+
+    @cached_property
+    def value(self) -> jax.Array:
+        return jnp.asarray(np.random.default_rng(2).normal(size=(*self.batch_shape, 7)))
+
+
+EXACT = {
+    "exact": ExactCase(),
+    "exact-batch": ExactCase(2, True, (3, 2), (3, 2)),
+    "exact-outputs": ExactCase(2, False, (), (2,)),
 }

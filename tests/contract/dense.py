@@ -22,7 +22,7 @@ class DenseProblem:
 
     X: np.ndarray
     y: np.ndarray
-    basis: sgp.FourierBasis
+    basis: sgp.FourierBasis | None
     #: Medians and log standard deviations of log-normal priors that replace the default ones.
     replaced_priors: dict[str, tuple[float, float]] = dataclasses.field(default_factory=dict)
 
@@ -41,10 +41,13 @@ class DenseProblem:
         density = np.sqrt(2 * np.pi) * lengthscale * np.exp(-2 * (np.pi * lengthscale * frequencies) ** 2)
         return np.tile(density / np.exp(self.basis.log_proposal) / len(frequencies), 2)
 
+    def unit_kernel(self, lengthscale: float) -> np.ndarray:
+        """The covariance of the rows for amplitude 1."""
+        return (self.Phi * self.unit_variances(lengthscale)) @ self.Phi.T
+
     def log_evidence(self, lengthscale: float, amplitude, noise_scale) -> np.ndarray:
         """``log N(y; 0, a²ΦS⁻¹Φᵀ + σ²I)``; amplitude and noise may be arrays that broadcast."""
-        kernel = (self.Phi * self.unit_variances(lengthscale)) @ self.Phi.T
-        eigenvalues, vectors = np.linalg.eigh(kernel)
+        eigenvalues, vectors = np.linalg.eigh(self.unit_kernel(lengthscale))
         rotated = vectors.T @ self.y
         variance = np.multiply.outer(np.square(amplitude), eigenvalues.clip(0)) + np.square(noise_scale)[..., None]
         return -0.5 * np.sum(np.log(2 * np.pi * variance) + rotated**2 / variance, axis=-1)
@@ -64,6 +67,13 @@ class DenseProblem:
         """Evidence × hyper-prior densities of the parameters in their own units."""
         prior = sum(map(self.log_prior, NAMES, (lengthscale, amplitude, noise_scale)))
         return prior + self.log_evidence(lengthscale, amplitude, noise_scale)
+
+
+class ExactProblem(DenseProblem):
+    """The same without a basis: the squared exponential itself."""
+
+    def unit_kernel(self, lengthscale: float) -> np.ndarray:
+        return np.exp(-0.5 * ((self.X - self.X.T) / lengthscale) ** 2)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -4,9 +4,9 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from tests.contract.cases import CASES, STRUCTURED
+from tests.contract.cases import CASES, EXACT, STRUCTURED
 
-ALL = {**CASES, **STRUCTURED}
+ALL = {**CASES, **STRUCTURED, **EXACT}
 
 
 def log_density(case):
@@ -22,7 +22,9 @@ def test_no_nan_on_the_way_to_values_and_gradients(name):
 
 
 @pytest.mark.float64_only
-@pytest.mark.parametrize("name", ["gp-dense", "gp-dual", "gp-diagonal_null", "gp-joint", "weights-batch"])
+@pytest.mark.parametrize(
+    "name", ["gp-dense", "gp-dual", "gp-diagonal_null", "gp-joint", "weights-batch", "exact-batch"]
+)
 def test_no_tracer_leaks(name):
     case = ALL[name]
     with jax.checking_leaks():

@@ -11,7 +11,7 @@ from scipy.stats import kstest, norm
 
 import ppl_sgp as sgp
 from ppl_sgp.diagnostics.regression_calibration import calibrate_regression
-from ppl_sgp.posteriors.prediction import Prediction
+from ppl_sgp.posteriors.weight_prediction import WeightPrediction
 from ppl_sgp.posteriors.weights import KnownWeights, WeightDraws
 from tests.builders import IdentityBasis
 
@@ -33,7 +33,7 @@ def prediction_of(mean, f_scale, noise_scale, *, row_weights=None, max_memory=1e
         np.zeros((*shape[:2], 0)),
     )
     omega = np.ones(n) if row_weights is None else np.asarray(row_weights)
-    return Prediction(KnownWeights(IdentityBasis(n), weights), np.eye(n), omega, one_output, max_memory)
+    return WeightPrediction(KnownWeights(IdentityBasis(n), weights), np.eye(n), omega, one_output, max_memory)
 
 
 def random_mixture(rng, num_draws, n):

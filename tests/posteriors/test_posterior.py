@@ -179,8 +179,9 @@ def test_weights_are_factorised_once(problem, draws, monkeypatch):
     X, y, stats = problem
     posterior = sgp.posterior(MODEL, draws, stats)
     calls = []
-    evaluate = type(posterior.weights)._evaluate
-    monkeypatch.setattr(type(posterior.weights), "_evaluate", lambda self, i: calls.append(len(i)) or evaluate(self, i))
+    kind = type(posterior.functions)
+    evaluate = kind._evaluate
+    monkeypatch.setattr(kind, "_evaluate", lambda self, i: calls.append(len(i)) or evaluate(self, i))
     posterior.leave_one_out(X, y)
     prediction = posterior.predict(X)
     _ = prediction.mean, prediction.variance, prediction.noise_variance, prediction.log_density(y)

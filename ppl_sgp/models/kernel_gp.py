@@ -1,0 +1,69 @@
+"""What the ready GP models share: a kernel whose hyperparameters are sampled, or held fixed."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+import numpyro.distributions as dist
+
+from .._internal.by_value import EqualByValue
+from ..kernels import Kernel, SquaredExponential
+from ..kernels.hyperprior_scales import lengthscale_prior
+from ..statistics.kept_rows import Rows
+from ..statistics.statistics import SufficientStatistics
+from .hyperpriors import check_amplitudes, log_normal, sample, scale_of_outputs
+
+#: Log standard deviations of the default priors of the amplitude and of the noise.
+AMPLITUDE_SPREAD, NOISE_SPREAD = 1.0, 1.5
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class KernelGP(EqualByValue):
+    """Base of the NumPyro models of one kernel; their factories say what they sample."""
+
+    kernel: Callable[..., Kernel] | None
+    lengthscale: Any
+    amplitude: Any
+    noise_scale: Any
+    shape: dict[str, Any]
+
+    def __post_init__(self) -> None:
+        """Refuse a kernel whose hyperparameters have values already."""
+        if self.kernel is None or (callable(self.kernel) and not isinstance(self.kernel, Kernel)):
+            return
+        got = f"one of {type(self.kernel).__name__}" if isinstance(self.kernel, Kernel) else repr(self.kernel)
+        raise ValueError(
+            f"`kernel` must be a class such as sgp.Matern52, or a function of lengthscale and amplitude; got {got}. "
+            "The model samples hyperparameters; hold some fixed with `lengthscale=`, `amplitude=`."
+        )
+
+    def kernel_at(self, draw: dict[str, Any], basis: Any = None, output: int = 0) -> Kernel:
+        """See :meth:`KernelModel.kernel_at`."""
+        shape = {name: draw.get(name, value) for name, value in self.shape.items()}
+        lengthscale, amplitude = draw.get("lengthscale", self.lengthscale), draw.get("amplitude", self.amplitude)
+        return self._family(basis)(lengthscale, amplitude[output] if jnp.ndim(amplitude) else amplitude, **shape)
+
+    def _family(self, basis: Any) -> Callable[..., Kernel]:
+        return self.kernel or SquaredExponential
+
+    def _sample(
+        self, owner: str, data: SufficientStatistics | Rows, basis: Any, ard: bool, typical_amplitude: Any
+    ) -> tuple[Callable[[Any], Kernel], Any, Any]:
+        """Sample hyperparameters: the kernel as a function of its amplitude, the amplitude, and the noise.
+
+        :param ard: whether each input has a lengthscale.
+        :param typical_amplitude: median of the default prior of the amplitude, () or (q,).
+        """
+        median, spread = lengthscale_prior(data.input_scale)
+        each, shared = dist.LogNormal(jnp.log(median), spread), dist.LogNormal(jnp.mean(jnp.log(median)), spread)
+        lengthscale = sample("lengthscale", self.lengthscale, each.to_event(1) if ard else shared, ["input"])
+        amplitude = sample("amplitude", self.amplitude, log_normal(typical_amplitude, AMPLITUDE_SPREAD), ["output"])
+        noise = log_normal(0.3 * scale_of_outputs(data), NOISE_SPREAD)
+        noise_scale = sample("noise_scale", self.noise_scale, noise, ["output"])
+        shape = {name: sample(name, value) for name, value in self.shape.items()}
+        check_amplitudes(owner, amplitude, data)
+        family = self._family(basis)
+        return lambda amplitude: family(lengthscale, amplitude, **shape), amplitude, noise_scale

@@ -23,10 +23,13 @@ from .diagnostics.relevance_summary import relevance_summary
 from .diagnostics.report import Report, report
 from .diagnostics.simulation_based_calibration import posterior_sbc, rank_uniformity, simulation_based_calibration
 from .evidence import evidence_cost, log_evidence
+from .evidence.inducing import inducing_evidence, inducing_upper_bound
 from .evidence.weight_posterior import weight_posterior
 from .inference.continuation import continue_with
 from .inference.evidence_fit import EvidenceFit, fit_evidence
 from .inference.gibbs import StatisticsGibbs
+from .inference.inducing_fit import InducingFit, fit_inducing
+from .inference.inducing_points import InducingPoints, select_inducing_points
 from .kernels import (
     ArcCosine,
     Kernel,
@@ -83,6 +86,8 @@ __all__ = [
     "FourierBasis",
     "GridEigenBasis",
     "HouseholderPrior",
+    "InducingFit",
+    "InducingPoints",
     "InterpolationBasis",
     "Kernel",
     "KroneckerPrior",
@@ -125,8 +130,11 @@ __all__ = [
     "direct",
     "evidence_cost",
     "fit_evidence",
+    "fit_inducing",
     "fit_relevance_classifier",
     "fit_relevance_vectors",
+    "inducing_evidence",
+    "inducing_upper_bound",
     "kernel_draws",
     "kernel_error",
     "latent",
@@ -147,6 +155,7 @@ __all__ = [
     "relevance_summary",
     "report",
     "rows",
+    "select_inducing_points",
     "simulation_based_calibration",
     "stack",
     "stack_statistics",

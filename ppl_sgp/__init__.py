@@ -56,6 +56,7 @@ from .relevance.classification import RelevanceClassifier, fit_relevance_classif
 from .relevance.fit import RelevanceVectors, fit_relevance_vectors
 from .sites.compressed_normal import CompressedNormal
 from .sites.discrete_relaxation import DiscreteRelaxation
+from .sites.inducing_gp import InducingGP, observe_inducing
 from .sites.latent import LatentGP, latent
 from .sites.observe import observe, observe_weights
 from .sites.sparse_gp import SparseGP
@@ -63,7 +64,7 @@ from .sites.whitening import whitened_weights
 from .statistics.checkpoint import CheckpointError
 from .statistics.from_data import ChunkError, sufficient_statistics
 from .statistics.groups import stack_statistics
-from .statistics.kept_rows import Rows, rows
+from .statistics.kept_rows import ChunkedRows, Rows, rows
 from .statistics.sources import TableChunks, table_chunks
 from .statistics.statistics import SufficientStatistics
 
@@ -78,6 +79,7 @@ __all__ = [
     "CentredBasis",
     "CheckpointError",
     "ChunkError",
+    "ChunkedRows",
     "CompressedNormal",
     "DensePrior",
     "DiagonalPrior",
@@ -87,6 +89,7 @@ __all__ = [
     "GridEigenBasis",
     "HouseholderPrior",
     "InducingFit",
+    "InducingGP",
     "InducingPoints",
     "InterpolationBasis",
     "Kernel",
@@ -144,6 +147,7 @@ __all__ = [
     "log_marginal_likelihood",
     "models",
     "observe",
+    "observe_inducing",
     "observe_weights",
     "plots",
     "posterior",

@@ -26,9 +26,9 @@ from jax.scipy.linalg import solve_triangular
 from .._internal import checks
 from .._internal.batching import full_precision, vectorize
 from ..kernels import Kernel
-from ..statistics.kept_rows import Rows
+from ..statistics.kept_rows import ChunkedRows, Rows
 from .inducing_blocks import Parameters, Sums, block_members, in_blocks, independent
-from .inducing_parts import Parts, in_order, summed, whitened
+from .inducing_parts import Parts, constant, part_size, summed, whitened
 
 METHODS = ("vfe", "dtc", "fitc", "pitc")
 #: Variances added to those at the inducing points, as shares of their mean: the first with which they have a factor.
@@ -36,7 +36,7 @@ JITTER = tuple(10.0**exponent for exponent in range(-10, -3))
 
 
 def inducing_evidence(
-    rows: Rows, kernel: Kernel, Z: Any, noise_scale: Any, method: str = "vfe", *, blocks: Any = None
+    rows: Rows | ChunkedRows, kernel: Kernel, Z: Any, noise_scale: Any, method: str = "vfe", *, blocks: Any = None
 ) -> jax.Array:
     """``log p(y | θ, Z)`` of a GP seen through m inducing points, in nats; differentiable in kernel, points and noise.
 
@@ -75,7 +75,7 @@ def inducing_evidence(
     return _finite(owner, value, noise_scale)
 
 
-def inducing_upper_bound(rows: Rows, kernel: Kernel, Z: Any, noise_scale: Any) -> jax.Array:
+def inducing_upper_bound(rows: Rows | ChunkedRows, kernel: Kernel, Z: Any, noise_scale: Any) -> jax.Array:
     """A bound from above on the evidence of the exact GP, of the same cost as that from below (Titsias 2014).
 
     ``−½ [ n log 2π + log|Q + σ²I| + yᵀ(Q + (σ² + t)I)⁻¹y ]`` with ``t = tr(K − Q)``; with row weights for ``Ω^½ y``,
@@ -103,7 +103,9 @@ def inducing_upper_bound(rows: Rows, kernel: Kernel, Z: Any, noise_scale: Any) -
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _evaluated(method: str, parts: Parts, rows: Rows, kernel: Kernel, Z: Any, noise_scale: Any) -> jax.Array:
+def _evaluated(
+    method: str, parts: Parts, rows: Rows | ChunkedRows, kernel: Kernel, Z: Any, noise_scale: Any
+) -> jax.Array:
     value = evaluate(method, parts, kernel, Z, noise_scale, rows.values)
     return jnp.where(jnp.isnan(value), -jnp.inf, value)
 
@@ -126,46 +128,58 @@ def evaluate(method: str, parts: Parts, kernel: Kernel, Z: Any, noise_scale: Any
     :param noise_scale: of any shape that broadcasts with the batch. Sums that depend on it, those of FITC and PITC, are
         taken for each.
     """
-    kernel, Z = _float64((kernel, Z))
-    values = jnp.asarray(values, jnp.float64)
-    n = values.shape[-1]
+    if method in CORRELATED:
+        return _of_correlated(CORRELATED[method], parts, kernel, Z, noise_scale, values)
+    density, upper, trace_term = white_noise_terms(parts, kernel, Z, noise_scale, values)
+    return upper if method == "upper" else density + trace_term if method == "vfe" else density
+
+
+#: Methods whose sums depend on the noise, and the sums of a part of the rows.
+CORRELATED = {"fitc": independent, "pitc": in_blocks}
+
+
+def white_noise_terms(
+    parts: Parts, kernel: Kernel, Z: Any, noise_scale: Any, values: Any
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """The density of DTC, the bound from above, and the trace term of VFE, which is not positive."""
+    kernel, Z, values = _float64((kernel, Z, values))
+    n, batch = values.shape[-1], values.shape[:-1]
+    flat = values.reshape(-1, n)
     with full_precision():
-        L = factor_at_points(kernel, Z)
-        if method in ("fitc", "pitc"):
-            return _of_correlated(method, parts, kernel, Z, L, noise_scale, values)
-        flat = values.reshape(-1, n)
-        sums = whitened(parts, kernel, Z, L, flat.T)
+        sums = whitened(parts, kernel, Z, factor_at_points(kernel, Z), flat.T)
     weights = jnp.ones(n) if parts.weights is None else jnp.asarray(parts.weights)
-    squares = (flat**2 @ weights).reshape(values.shape[:-1])
-    projection = sums.projection.T.reshape(*values.shape[:-1], len(Z))
+    squares = (flat**2 @ weights).reshape(batch)
     # Rounding may make it negative where points are at all rows.
     lost = jnp.maximum(sums.variance - jnp.trace(sums.gram), 0)
 
-    def one(noise_scale: jax.Array, projection: jax.Array, squares: jax.Array) -> jax.Array:
+    def one(noise_scale: jax.Array, projection: jax.Array, squares: jax.Array) -> tuple[jax.Array, jax.Array]:
         variance = noise_scale**2
         log_determinant, misfit = _terms(variance, sums.gram, projection, squares)
-        if method == "vfe":
-            misfit = misfit + lost / variance
-        elif method == "upper":
-            misfit = _terms(variance + lost, sums.gram, projection, squares)[1]
-        return -0.5 * (n * jnp.log(2 * jnp.pi * variance) + log_determinant + misfit)
+        most = _terms(variance + lost, sums.gram, projection, squares)[1]
+        constant = n * jnp.log(2 * jnp.pi * variance) + log_determinant - jnp.sum(jnp.log(weights))
+        return -0.5 * (constant + misfit), -0.5 * (constant + most)
 
-    result = vectorize(one, "(),(m),()->()", (noise_scale, projection, squares), jnp.float64)
-    return result + 0.5 * jnp.sum(jnp.log(weights))
+    projection = sums.projection.T.reshape(*batch, len(Z))
+    density, upper = vectorize(one, "(),(m),()->(),()", (noise_scale, projection, squares), jnp.float64)
+    return density, upper, -0.5 * lost / jnp.asarray(noise_scale, jnp.float64) ** 2
 
 
-def _of_correlated(
-    method: str, parts: Parts, kernel: Kernel, Z: jax.Array, L: jax.Array, noise_scale: Any, values: jax.Array
-) -> jax.Array:
-    terms = {"fitc": independent, "pitc": in_blocks}[method]
-    inverse = solve_triangular(L, jnp.eye(len(L)), lower=True)
+def _of_correlated(terms: Any, parts: Parts, kernel: Kernel, Z: Any, noise_scale: Any, values: Any) -> jax.Array:
+    parameters = parameters_of(kernel, Z)
 
     def one(noise_scale: jax.Array, y: jax.Array) -> jax.Array:
-        sums: Sums = summed(terms, parts, Parameters(kernel, Z, inverse, noise_scale), y[:, None])
+        sums: Sums = summed(terms, parts, (parameters, noise_scale), y[:, None])
         log_determinant, misfit = _terms(jnp.ones(()), sums.gram, sums.projection[:, 0], sums.squares[0])
         return -0.5 * (len(y) * jnp.log(2 * jnp.pi) + sums.log_noise + log_determinant + misfit)
 
     return vectorize(one, "(),(n)->()", (noise_scale, values), jnp.float64)
+
+
+def parameters_of(kernel: Kernel, Z: Any) -> Parameters:
+    """Kernel and points, in float64, with the inverse factor of the covariance at the points."""
+    kernel, Z = _float64((kernel, Z))
+    L = factor_at_points(kernel, Z)
+    return Parameters(kernel, Z, solve_triangular(L, jnp.eye(len(L)), lower=True))
 
 
 def _terms(
@@ -195,20 +209,29 @@ def factor_at_points(kernel: Kernel, Z: jax.Array) -> jax.Array:
     return shifted(covariance, step)
 
 
-def parts_of(owner: str, rows: Rows, num_points: int, method: str, blocks: Any = None) -> Parts:
+def parts_of(owner: str, rows: Rows | ChunkedRows, num_points: int, method: str, blocks: Any = None) -> Parts:
     """The rows in parts, as the method sums over them."""
     if method == "pitc":
-        members = block_members(blocks, rows.X, owner)
-        n, d = np.shape(rows.X)
-        return Parts(rows.X, rows.row_weights, members, n, d, members.shape[1])
+        if isinstance(rows, ChunkedRows):
+            raise ValueError(f'{owner}: method "pitc" reads rows block by block, so they must be arrays; got {rows}.')
+        return parts_with(rows, num_points, block_members(blocks, rows.X, owner))
     if blocks is not None:
         raise ValueError(f'{owner}: `blocks` are of method "pitc"; leave them out, or choose that.')
-    return in_order(rows.X, rows.row_weights, num_points)
+    return parts_with(rows, num_points, None)
+
+
+def parts_with(rows: Rows | ChunkedRows, num_points: int, members: Any) -> Parts:
+    """The rows in parts of known members (blocks, size), or without any in their order."""
+    size = part_size(rows.num_rows, num_points) if members is None else members.shape[-1]
+    shape = (rows.num_rows, rows.input_dim, size)
+    if isinstance(rows, ChunkedRows):
+        return Parts(None, rows.row_weights, members, *shape, rows.inputs.reader(size))
+    return Parts(constant(rows.X), rows.row_weights, members, *shape)
 
 
 def check_arguments(owner: str, rows: Any, kernel: Any, Z: Any, noise_scale: Any, method: str) -> None:
     """Refuse wrong types and shapes, noise that is not positive, unknown methods and float32."""
-    if not isinstance(rows, Rows):
+    if not isinstance(rows, (Rows, ChunkedRows)):
         raise ValueError(
             f"{owner}: `rows` must come from sgp.rows(X, y); got {type(rows).__name__}. Features at points that are "
             "free cannot be compressed once."

@@ -19,12 +19,15 @@ from .inducing_parts import Part
 
 
 class Parameters(NamedTuple):
-    """What sums depend on: the kernel, the points (m, d), L⁻¹ of their covariance LLᵀ, and σ."""
+    """What V depends on: the kernel, the points (m, d), and L⁻¹ of their covariance LLᵀ."""
 
     kernel: Kernel
     Z: jax.Array
     inverse: jax.Array
-    noise_scale: jax.Array
+
+    def whitened(self, X: jax.Array) -> jax.Array:
+        """``V = L⁻¹k(Z, X)``, shape (m, k)."""
+        return self.inverse @ self.kernel(self.Z, X)
 
 
 class Sums(NamedTuple):
@@ -36,18 +39,18 @@ class Sums(NamedTuple):
     log_noise: jax.Array
 
 
-def independent(parameters: Parameters, part: Part, y: jax.Array) -> Sums:
-    """The sums of FITC over some rows."""
-    V, variance = independent_noise(parameters, part)
+def independent(model: tuple[Parameters, jax.Array], part: Part, y: jax.Array) -> Sums:
+    """The sums of FITC over some rows, for parameters and σ."""
+    V, variance = independent_noise(*model, part)
     precision = jnp.where(part.counts, 1 / variance, 0)
     weighted = V * precision[None, :]
     log_noise = jnp.sum(jnp.where(part.counts, jnp.log(variance), 0))
     return Sums(weighted @ V.T, weighted @ y, precision @ y**2, log_noise)
 
 
-def in_blocks(parameters: Parameters, part: Part, y: jax.Array) -> Sums:
-    """The sums of PITC over the rows of one block."""
-    V, L = block_noise(parameters, part)
+def in_blocks(model: tuple[Parameters, jax.Array], part: Part, y: jax.Array) -> Sums:
+    """The sums of PITC over the rows of one block, for parameters and σ."""
+    V, L = block_noise(*model, part)
     joint = jnp.concatenate([V.T, jnp.where(part.counts[:, None], y, 0)], axis=1)
     white = solve_triangular(L, joint, lower=True)
     white_V, white_y = white[:, : len(V)], white[:, len(V) :]
@@ -55,24 +58,20 @@ def in_blocks(parameters: Parameters, part: Part, y: jax.Array) -> Sums:
     return Sums(white_V.T @ white_V, white_V.T @ white_y, jnp.sum(white_y**2, axis=0), log_noise)
 
 
-def independent_noise(parameters: Parameters, part: Part) -> tuple[jax.Array, jax.Array]:
+def independent_noise(parameters: Parameters, noise_scale: jax.Array, part: Part) -> tuple[jax.Array, jax.Array]:
     """V (m, k), and the diagonal of Λ (k,)."""
-    V = _whitened(parameters, part)
+    V = parameters.whitened(part.X)
     residual = jnp.maximum(parameters.kernel.diag(part.X) - jnp.sum(V**2, axis=0), 0)
-    return V, residual + parameters.noise_scale**2 / part.weights
+    return V, residual + noise_scale**2 / part.weights
 
 
-def block_noise(parameters: Parameters, part: Part) -> tuple[jax.Array, jax.Array]:
+def block_noise(parameters: Parameters, noise_scale: jax.Array, part: Part) -> tuple[jax.Array, jax.Array]:
     """V (m, k), zero for rows that do not count, and the Cholesky factor of Λ (k, k), one for those."""
-    V = jnp.where(part.counts[None, :], _whitened(parameters, part), 0)
-    covariance = parameters.kernel(part.X) + jnp.diag(parameters.noise_scale**2 / part.weights)
+    V = jnp.where(part.counts[None, :], parameters.whitened(part.X), 0)
+    covariance = parameters.kernel(part.X) + jnp.diag(noise_scale**2 / part.weights)
     both = part.counts[:, None] & part.counts[None, :]
     identity = jnp.eye(len(part.counts))
     return V, jnp.linalg.cholesky(jnp.where(both, covariance, identity) - V.T @ V)
-
-
-def _whitened(parameters: Parameters, part: Part) -> jax.Array:
-    return parameters.inverse @ parameters.kernel(parameters.Z, part.X)
 
 
 def block_members(blocks: Any, X: Any, owner: str) -> np.ndarray:

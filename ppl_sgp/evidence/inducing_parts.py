@@ -78,12 +78,6 @@ class Part(NamedTuple):
         return jnp.where(self.counts, self.weights, 0)
 
 
-def in_order(X: Any, weights: Any, num_points: int) -> Parts:
-    """Rows in memory in their order, in parts of a size for so many inducing points."""
-    n, d = np.shape(X)
-    return Parts(_constant(X), weights, None, n, d, part_size(n, num_points))
-
-
 def part_size(num_rows: int, num_points: int) -> int:
     """Rows of a part: as many as fit, but no more than there are."""
     return max(1, min(num_rows, PART_ENTRIES // num_points))
@@ -193,7 +187,8 @@ def _inverse(L: jax.Array) -> jax.Array:
     return solve_triangular(L, jnp.eye(len(L)), lower=True)
 
 
-def _constant(X: Any) -> Any:
+def constant(X: Any) -> Any:
+    """X itself; a derivative in it is refused."""
     return X if checks.is_concrete(X) else _undifferentiated(X)
 
 

@@ -20,7 +20,7 @@ from ..evidence import inducing
 from ..evidence.inducing_parts import Parts
 from ..kernels import Kernel, SquaredExponential
 from ..kernels.hyperprior_scales import AMPLITUDE_SPREAD, NOISE_SHARE, NOISE_SPREAD, lengthscale_prior
-from ..statistics.kept_rows import Rows
+from ..statistics.kept_rows import ChunkedRows, Rows
 from .inducing_points import select_inducing_points
 from .maximise import LEAST_GAIN, Maximum, Objective, maximise
 
@@ -72,7 +72,7 @@ class InducingFit:
 
 def fit_inducing(
     key: jax.Array,
-    rows: Rows,
+    rows: Rows | ChunkedRows,
     kernel_family: Callable[..., Kernel] | None = None,
     num_points: int = 100,
     *,
@@ -178,7 +178,7 @@ class _Run:
     def __init__(
         self,
         key: jax.Array,
-        rows: Rows,
+        rows: Rows | ChunkedRows,
         family: Callable[..., Kernel] | None,
         num_points: int,
         method: str,
@@ -189,7 +189,7 @@ class _Run:
         self.key, self.rows, self.method, self.max_memory = key, rows, method, max_memory
         self.family = _checked_family(family)
         self.num_points = checks.whole_number("num_points", num_points, 1, OWNER)
-        if not isinstance(rows, Rows):
+        if not isinstance(rows, (Rows, ChunkedRows)):
             raise ValueError(f"{OWNER}: `rows` must come from sgp.rows(X, y); got {type(rows).__name__}.")
         scales = np.asarray(rows.output_scales, dtype=np.float64)
         if not (scales > 0).all():
@@ -295,7 +295,7 @@ class _Run:
         self.trace.append(self.best_value)
         self.bar.update()
         self.bar.set_postfix(best=f"{self.best_value:.6g}", refresh=False)
-        return value, *map(np.asarray, gradients)
+        return value, np.asarray(gradients[0]), np.asarray(gradients[1])
 
     def result(self, converged: bool, message: str) -> InducingFit:
         """What there is to say about the best point."""

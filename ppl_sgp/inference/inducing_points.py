@@ -14,7 +14,7 @@ from .._internal.random import host_generator
 from ..bases.frozen_kernel import covariances, evaluate, variances
 from ..evidence.inducing import JITTER
 from ..kernels import Kernel
-from ..statistics.kept_rows import Rows
+from ..statistics.kept_rows import ChunkedRows, Rows
 
 METHODS = ("greedy", "k-means", "uniform")
 
@@ -88,21 +88,19 @@ def select_inducing_points(
     if not np.isfinite(threshold) or threshold < 0:
         raise ValueError(f"{owner}: `threshold` must be a number of at least 0; got {threshold}.")
     limit = int(max(checks.memory_cap(max_memory, owner) // (8 * num_points), num_points, 2))
-    X = X.X if isinstance(X, Rows) else checks.finite_inputs(X, None, owner)
-    num_rows, numbers = len(X), np.arange(len(X))
-    if num_rows > limit:
-        numbers = np.sort(rng.choice(num_rows, limit, replace=False))
-        X = X[numbers]
+    if not isinstance(X, ChunkedRows):
+        X = X.X if isinstance(X, Rows) else checks.finite_inputs(X, None, owner)
+    num_rows = X.num_rows if isinstance(X, ChunkedRows) else len(X)
+    numbers = np.arange(num_rows) if num_rows <= limit else np.sort(rng.choice(num_rows, limit, replace=False))
+    X = X.inputs.at(numbers) if isinstance(X, ChunkedRows) else X[numbers]
     num_points = min(num_points, len(X))
+    scale = num_rows / len(X)
     if method == "greedy":
         order = rng.permutation(len(X))  # so that argmax breaks ties at random
         residual = Residual(kernel, X[order], num_points, owner)
-        scale = num_rows / len(X)
-        chosen = residual.greedily(num_points, threshold / scale)
-        indices = numbers[order[chosen]]
-        points = X[order[chosen]]
+        chosen = order[residual.greedily(num_points, threshold / scale)]
+        points, indices = X[chosen], numbers[chosen]
     else:
-        scale = num_rows / len(X)
         if method == "uniform":
             chosen = rng.choice(len(X), num_points, replace=False)
             points, indices = X[chosen], numbers[chosen]
@@ -155,4 +153,3 @@ class Residual:
         """Condition on given rows."""
         for j in rows:
             self.add(j)
-

@@ -48,9 +48,8 @@ def test_summaries_are_those_of_the_rows(arrays):
     for source in sources(*arrays).values():
         assert (source.num_rows, source.input_dim, source.num_outputs) == (N, 2, 1)
         for name in ("values", "weights", "input_scale", "output_scale", "output_scales"):
-            np.testing.assert_allclose(
-                getattr(source, name), getattr(rows, name), rtol=1e-5 if name[:6] == "output" else 1e-12
-            )
+            rtol = 1e-5 if name.startswith("output") else 1e-12  # in float32 some are its
+            np.testing.assert_allclose(getattr(source, name), getattr(rows, name), rtol=rtol)
         assert repr(source) == repr(rows).replace("Rows", "ChunkedRows")
     constant = sgp.rows([(np.full((3, 1), 0.1), np.ones(3)), (np.full((2, 1), 0.1), np.ones(2))])
     assert constant.input_scale == 0
@@ -97,14 +96,8 @@ def test_chains_side_by_side_run_on_a_source(arrays):
         sgp.observe_inducing("y", rows, sgp.Matern32(lengthscale), arrays[0][:5], noise_scale)
 
     def draws(rows, method):
-        mcmc = numpyro.infer.MCMC(
-            numpyro.infer.NUTS(model),
-            num_warmup=30,
-            num_samples=20,
-            num_chains=2,
-            chain_method=method,
-            progress_bar=False,
-        )
+        steps = {"num_warmup": 30, "num_samples": 20, "num_chains": 2, "progress_bar": False}
+        mcmc = numpyro.infer.MCMC(numpyro.infer.NUTS(model), chain_method=method, **steps)
         mcmc.run(jax.random.key(0), rows)
         return mcmc.get_samples()
 
@@ -166,7 +159,7 @@ def test_arguments_that_do_not_go_together_are_refused(arrays):
 
 def test_a_source_that_changes_is_refused(arrays):
     rows = sgp.rows(Shrinking(chunks(*arrays)))
-    with pytest.raises(ValueError, match="37 rows at first, and 31 when read again"):
+    with pytest.raises(ValueError, match="31 rows at first, and 11 when read again"):
         rows.inputs.at(np.arange(37))
 
 

@@ -58,6 +58,9 @@ class InducingGP(dist.Distribution):
     pytree_data_fields = ("rows", "kernel", "Z", "noise_scale", "members")
     pytree_aux_fields = ("method",)
 
+    #: A value whose density is known already, and that density.
+    _known: tuple[Any, jax.Array] | None = None
+
     def __init__(
         self,
         rows: Rows | ChunkedRows,
@@ -78,8 +81,6 @@ class InducingGP(dist.Distribution):
         members = inducing.parts_of("InducingGP", rows, len(Z), method, blocks).members
         self.rows, self.kernel, self.method, self.members = rows, kernel, method, members
         self.Z, self.noise_scale = jnp.asarray(Z), jnp.asarray(noise_scale, jnp.float64)
-        #: A value whose density is known already, and that density.
-        self._known: tuple[Any, jax.Array] | None = None
         batch_shape = jnp.broadcast_shapes(jnp.shape(noise_scale), np.shape(rows.values)[:-1])
         super().__init__(batch_shape, (rows.num_rows,), validate_args=validate_args)
 

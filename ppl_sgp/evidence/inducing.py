@@ -28,7 +28,7 @@ from .._internal.batching import full_precision, vectorize
 from ..kernels import Kernel
 from ..statistics.kept_rows import ChunkedRows, Rows
 from .inducing_blocks import Parameters, Sums, block_members, in_blocks, independent
-from .inducing_parts import Parts, constant, part_size, summed, whitened
+from .inducing_parts import Parts, held, part_size, summed, whitened
 
 METHODS = ("vfe", "dtc", "fitc", "pitc")
 #: Variances added to those at the inducing points, as shares of their mean: the first with which they have a factor.
@@ -226,7 +226,7 @@ def parts_with(rows: Rows | ChunkedRows, num_points: int, members: Any) -> Parts
     shape = (rows.num_rows, rows.input_dim, size)
     if isinstance(rows, ChunkedRows):
         return Parts(None, rows.row_weights, members, *shape, rows.inputs.reader(size))
-    return Parts(constant(rows.X), rows.row_weights, members, *shape)
+    return Parts(held(rows.X), rows.row_weights, members, *shape)
 
 
 def check_arguments(owner: str, rows: Any, kernel: Any, Z: Any, noise_scale: Any, method: str) -> None:

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.linalg import solve_triangular
 
-from .._internal import checks
+from .._internal.constants import constant
 from .._internal.pytree import pytree_dataclass, static
 from ..kernels import Kernel
 
@@ -188,19 +188,8 @@ def _inverse(L: jax.Array) -> jax.Array:
     return solve_triangular(L, jnp.eye(len(L)), lower=True)
 
 
-def constant(X: Any) -> Any:
-    """X itself; a derivative in it is refused."""
-    return X if checks.is_concrete(X) else _undifferentiated(X)
-
-
-@jax.custom_jvp
-def _undifferentiated(X: jax.Array) -> jax.Array:
-    return X
-
-
-@_undifferentiated.defjvp
-def _refuse_to_differentiate(primals: Any, tangents: Any) -> Any:
-    raise ValueError(
-        "Inputs X of rows are constants of an evidence with inducing points; a derivative in them was asked for. "
-        "Differentiate in the kernel, the points, the noise or y, and pass rows through `jax.lax.stop_gradient`."
-    )
+held = functools.partial(
+    constant,
+    "Inputs X of rows are constants of an evidence with inducing points; a derivative in them was asked for. "
+    "Differentiate in the kernel, the points, the noise or y, and pass rows through `jax.lax.stop_gradient`.",
+)

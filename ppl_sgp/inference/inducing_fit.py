@@ -65,7 +65,8 @@ class InducingFit:
     def gap(self) -> float:
         """``upper_bound − bound``: what is lost at most against the exact GP at these hyperparameters, in nats.
 
-        A certificate for ``method="vfe"``. Where it is large beside 1, more points, or a smoother kernel, may help.
+        A certificate for ``method="vfe"``; what is really lost is often far less, as the bound from above is looser.
+        Where it is large, more points, or a smoother kernel, may help.
         """
         return self.upper_bound - self.bound
 

@@ -96,13 +96,13 @@ def test_chains_side_by_side_run_on_a_source(arrays):
         sgp.observe_inducing("y", rows, sgp.Matern32(lengthscale), arrays[0][:5], noise_scale)
 
     def draws(rows, method):
-        steps = {"num_warmup": 30, "num_samples": 20, "num_chains": 2, "progress_bar": False}
+        steps = {"num_warmup": 10, "num_samples": 10, "num_chains": 2, "progress_bar": False}
         mcmc = numpyro.infer.MCMC(numpyro.infer.NUTS(model), chain_method=method, **steps)
         mcmc.run(jax.random.key(0), rows)
         return mcmc.get_samples()
 
     expected = draws(sgp.rows(*arrays), "sequential")
-    for method in ("sequential", "parallel", "vectorized"):
+    for method in ("parallel", "vectorized"):
         result = draws(sgp.rows(chunks(*arrays)), method)
         np.testing.assert_allclose(result["lengthscale"], expected["lengthscale"], rtol=1e-4)
 

@@ -24,10 +24,13 @@ from .diagnostics.relevance_summary import relevance_summary
 from .diagnostics.report import Report, report
 from .diagnostics.simulation_based_calibration import posterior_sbc, rank_uniformity, simulation_based_calibration
 from .evidence import evidence_cost, log_evidence
+from .evidence.inducing import inducing_evidence, inducing_upper_bound
 from .evidence.weight_posterior import weight_posterior
 from .inference.continuation import continue_with
 from .inference.evidence_fit import EvidenceFit, fit_evidence
 from .inference.gibbs import StatisticsGibbs
+from .inference.inducing_fit import InducingFit, fit_inducing
+from .inference.inducing_points import InducingPoints, select_inducing_points
 from .kernels import (
     ArcCosine,
     ArcSine,
@@ -57,6 +60,7 @@ from .relevance.fit import RelevanceVectors, fit_relevance_vectors
 from .sites.compressed_normal import CompressedNormal
 from .sites.discrete_relaxation import DiscreteRelaxation
 from .sites.exact_gp import ExactGP
+from .sites.inducing_gp import InducingGP, observe_inducing
 from .sites.latent import LatentGP, latent
 from .sites.observe import observe, observe_exact, observe_weights
 from .sites.sparse_gp import SparseGP
@@ -64,7 +68,7 @@ from .sites.whitening import whitened_weights
 from .statistics.checkpoint import CheckpointError
 from .statistics.from_data import ChunkError, sufficient_statistics
 from .statistics.groups import stack_statistics
-from .statistics.kept_rows import Rows, rows
+from .statistics.kept_rows import ChunkedRows, Rows, rows
 from .statistics.sources import TableChunks, table_chunks
 from .statistics.statistics import SufficientStatistics
 
@@ -81,6 +85,7 @@ __all__ = [
     "CentredBasis",
     "CheckpointError",
     "ChunkError",
+    "ChunkedRows",
     "CompressedNormal",
     "DensePrior",
     "DiagonalPrior",
@@ -91,6 +96,9 @@ __all__ = [
     "FourierBasis",
     "GridEigenBasis",
     "HouseholderPrior",
+    "InducingFit",
+    "InducingGP",
+    "InducingPoints",
     "InterpolationBasis",
     "Kernel",
     "KroneckerPrior",
@@ -134,8 +142,11 @@ __all__ = [
     "direct",
     "evidence_cost",
     "fit_evidence",
+    "fit_inducing",
     "fit_relevance_classifier",
     "fit_relevance_vectors",
+    "inducing_evidence",
+    "inducing_upper_bound",
     "kernel_draws",
     "kernel_error",
     "latent",
@@ -146,6 +157,7 @@ __all__ = [
     "models",
     "observe",
     "observe_exact",
+    "observe_inducing",
     "observe_weights",
     "plots",
     "posterior",
@@ -157,6 +169,7 @@ __all__ = [
     "relevance_summary",
     "report",
     "rows",
+    "select_inducing_points",
     "simulation_based_calibration",
     "stack",
     "stack_statistics",

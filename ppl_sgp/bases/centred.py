@@ -7,15 +7,14 @@ References
 
 from __future__ import annotations
 
-import warnings
 from types import ModuleType
 from typing import Any
 
 import jax
 import numpy as np
-from scipy.cluster.vq import kmeans2
 
 from .._internal import checks
+from .._internal.clusters import cluster
 from .._internal.pytree import pytree_dataclass, static
 from .._internal.random import random_key
 from ..kernels import Kernel
@@ -88,17 +87,9 @@ class CentredBasis(Basis):
         """
         k = checks.whole_number("num_centres", num_centres, 1, "CentredBasis.from_data")
         X = point_set("X", X, "CentredBasis.from_data")
-        distinct = np.unique(X, axis=0)
-        if len(distinct) <= k:
-            return cls(distinct, kernel, bias)
         key = random_key(key, "CentredBasis.from_data")
         seed = int(jax.random.randint(key, (), 0, np.iinfo(np.int32).max))
-        spread = np.where(X.std(axis=0) > 0, X.std(axis=0), 1.0)
-        scaled = X / spread
-        with warnings.catch_warnings():  # of empty clusters, which are left out
-            warnings.simplefilter("ignore", UserWarning)
-            centres, label = kmeans2(scaled, _seeds(scaled, k, np.random.default_rng(seed)), minit="matrix")
-        return cls(centres[np.unique(label)] * spread, kernel, bias)
+        return cls(cluster(X, k, np.random.default_rng(seed))[0], kernel, bias)
 
     @property
     def num_features(self) -> int:
@@ -141,13 +132,3 @@ class CentredBasis(Basis):
     def features(self, X: Any, xp: ModuleType) -> Any:
         features = evaluate_rows(covariances, (self.kernel, self.centres), X, xp, len(self.centres))
         return xp.concatenate([features, xp.ones_like(X[:, :1])], axis=1) if self.bias else features
-
-
-def _seeds(X: np.ndarray, k: int, rng: np.random.Generator) -> np.ndarray:
-    """Starts of k-means++ in O(n·k·d); SciPy's own take O(n·k²·d)."""
-    chosen = [int(rng.integers(len(X)))]
-    distance = np.sum((X - X[chosen[0]]) ** 2, axis=1)
-    while len(chosen) < k:
-        chosen.append(int(rng.choice(len(X), p=distance / distance.sum())))
-        distance = np.minimum(distance, np.sum((X - X[chosen[-1]]) ** 2, axis=1))
-    return X[chosen]

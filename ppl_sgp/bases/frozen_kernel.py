@@ -148,6 +148,11 @@ def covariances(tree: tuple[Any, ...], X: jax.Array) -> jax.Array:
     return kernel(X, points)
 
 
+def variances(kernel: Kernel, X: jax.Array) -> jax.Array:
+    """``k(x, x)``, shape (n,), of a kernel; for :func:`evaluate`."""
+    return kernel.diag(X)
+
+
 def share_far(kernel: Kernel, points: np.ndarray, X: Any) -> float:
     """The share of rows (n, d) that a kernel hardly correlates with the bounding box of points (k, d).
 

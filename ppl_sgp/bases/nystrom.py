@@ -24,6 +24,7 @@ from .frozen_kernel import (
     evaluate_rows,
     freeze,
     share_far,
+    variances,
     whitening,
 )
 from .inputs import point_set
@@ -88,15 +89,11 @@ class NystromBasis(FrozenKernelBasis):
 
     def frozen_variance(self, X: np.ndarray) -> np.ndarray:
         """``k(x, x)`` at inputs (n, d), shape (n,), float64."""
-        return evaluate(_diagonal, self.kernel, X, np)
+        return evaluate(variances, self.kernel, X, np)
 
     def features(self, X: Any, xp: ModuleType) -> Any:
         tree = (self.kernel, self.inducing_points, self.eigenvalues, self.eigenvectors)
         return evaluate_rows(_whitened, tree, X, xp, len(self.inducing_points))
-
-
-def _diagonal(kernel: Kernel, X: jax.Array) -> jax.Array:
-    return kernel.diag(X)
 
 
 def _whitened(tree: tuple[Any, ...], X: jax.Array) -> jax.Array:

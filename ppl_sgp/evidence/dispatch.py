@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._internal import checks
+from .._internal.constants import constant
 from .._internal.pytree import rebuild
 from ..priors import WeightPrior
 from ..statistics.compressed import FLOAT32_NATS, FLOAT32_NOISE, Compressed
@@ -203,8 +205,8 @@ def _along_axes(to_axes: Callable[[jax.Array], jax.Array], projection: jax.Array
 def _constants(statistics: SufficientStatistics) -> SufficientStatistics:
     """The same, but differentiating in anything an evidence uses other than the projection is refused."""
     moments, compressed = statistics.moments, statistics.compressed
-    held = {name: jax.tree.map(_constant, getattr(moments, name)) for name in ("gram", "num_rows")}
-    values = {name: jax.tree.map(_constant, value) for name, value in vars(compressed).items() if name in CONSTANTS}
+    held = {name: jax.tree.map(_held, getattr(moments, name)) for name in ("gram", "num_rows")}
+    values = {name: jax.tree.map(_held, value) for name, value in vars(compressed).items() if name in CONSTANTS}
     return with_compressed(
         statistics.basis,
         rebuild(type(moments), {**vars(moments), **held}),
@@ -212,19 +214,9 @@ def _constants(statistics: SufficientStatistics) -> SufficientStatistics:
     )
 
 
-def _constant(array: Any) -> Any:
-    return array if checks.is_concrete(array) else _undifferentiated(array)
-
-
-@jax.custom_jvp
-def _undifferentiated(array: jax.Array) -> jax.Array:
-    return array
-
-
-@_undifferentiated.defjvp
-def _refuse_to_differentiate(primals: Any, tangents: Any) -> Any:
-    raise ValueError(
-        "log_evidence: statistics are constants; a derivative in their Gram matrix or factor was asked for, which is "
-        "not defined. Differentiate in the prior, the noise or the projection, and pass statistics through "
-        "`jax.lax.stop_gradient` if they are part of what is differentiated."
-    )
+_held = functools.partial(
+    constant,
+    "log_evidence: statistics are constants; a derivative in their Gram matrix or factor was asked for, which is not "
+    "defined. Differentiate in the prior, the noise or the projection, and pass statistics through "
+    "`jax.lax.stop_gradient` if they are part of what is differentiated.",
+)

@@ -15,6 +15,9 @@ import numpyro.distributions as dist
 
 #: Standard deviation of the logarithm of a lengthscale under its default prior: a factor e either way.
 LOG_LENGTHSCALE_SPREAD = 1.0
+#: Log standard deviations of the default priors of the amplitude and of the noise, whose medians are the root mean
+#: square of y and this share of it.
+AMPLITUDE_SPREAD, NOISE_SPREAD, NOISE_SHARE = 1.0, 1.5, 0.3
 
 
 def lengthscale_prior(input_scale: Any) -> tuple[jax.Array, float]:

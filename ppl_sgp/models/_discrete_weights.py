@@ -13,12 +13,12 @@ from numpyro.infer import NUTS, Gibbs
 
 from ..inference.discrete_blocks import LevelSampler
 from ..inference.gibbs import StatisticsGibbs
+from ..kernels.hyperprior_scales import NOISE_SHARE, NOISE_SPREAD
 from ..sites.compressed_normal import CompressedNormal
 from ..sites.discrete_relaxation import DiscreteRelaxation
 from ..sites.observe import observe_weights
 from ..statistics.statistics import SufficientStatistics
 from .hyperpriors import check_statistics, log_normal, require_one_output, sample
-from .kernel_gp import NOISE_SPREAD
 from .shrinkage import FEATURE
 
 
@@ -33,7 +33,9 @@ class DiscreteWeights:
         """Sample weights and noise, and observe the compressed data."""
         check_statistics("discrete_weights", statistics)
         require_one_output("discrete_weights", statistics, "")
-        noise_scale = sample("noise_scale", self.noise_scale, log_normal(0.3 * statistics.output_scale, NOISE_SPREAD))
+        noise_scale = sample(
+            "noise_scale", self.noise_scale, log_normal(NOISE_SHARE * statistics.output_scale, NOISE_SPREAD)
+        )
         weights = numpyro.sample("weights", self._weights(statistics).to_event(1), infer=FEATURE)
         observe_weights("y", statistics, weights, noise_scale)
 

@@ -13,12 +13,13 @@ from ..bases.basis import Basis
 from ..bases.feature_kernel import FeatureKernel, unit_weights
 from ..evidence import exact
 from ..kernels import Kernel
+from ..kernels.hyperprior_scales import AMPLITUDE_SPREAD
 from ..priors import DiagonalPrior
 from ..sites.observe import observe_exact
 from ..statistics.kept_rows import Rows
 from ..statistics.statistics import SufficientStatistics
 from .hyperpriors import check_outputs, log_normal, sample
-from .kernel_gp import AMPLITUDE_SPREAD, KernelGP
+from .kernel_gp import KernelGP
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -18,6 +18,7 @@ from .._internal.by_value import EqualByValue
 from ..bases.rotated import RotatedBasis
 from ..evidence.weight_posterior import weight_posterior
 from ..inference.gibbs import StatisticsGibbs
+from ..kernels.hyperprior_scales import NOISE_SHARE, NOISE_SPREAD
 from ..priors import DiagonalPrior
 from ..sites.observe import observe, observe_weights
 from ..sites.whitening import whitened_weights
@@ -30,7 +31,6 @@ from .hyperpriors import (
     sample,
     scale_of_outputs,
 )
-from .kernel_gp import NOISE_SPREAD
 from .shrinkage import FEATURE, GammaPrecision, Horseshoe, checked_hyper_prior
 
 WEIGHTS = ("marginal", "whitened", "explicit")
@@ -48,7 +48,7 @@ class RelevanceVectorMachine(EqualByValue):
         """Sample hyperparameters, and weights if they are kept, and observe the compressed data."""
         check_statistics("relevance_vector_machine", statistics)
         self._check_coordinates(statistics)
-        default = log_normal(0.3 * scale_of_outputs(statistics), NOISE_SPREAD)
+        default = log_normal(NOISE_SHARE * scale_of_outputs(statistics), NOISE_SPREAD)
         noise_scale = sample("noise_scale", self.noise_scale, default, ["output"])
         scale = self._scale(statistics, noise_scale)
         if self.weights == "marginal":

@@ -12,7 +12,7 @@ import numpyro.distributions as dist
 from .._internal import checks
 from .._internal.by_value import EqualByValue
 from ..evidence import evidence_cost
-from ..kernels.hyperprior_scales import log_normal_by_mode
+from ..kernels.hyperprior_scales import AMPLITUDE_SPREAD, log_normal_by_mode
 from ..priors import DiagonalPrior, HouseholderPrior, WeightPrior
 from ..sites.observe import observe
 from ..statistics.statistics import SufficientStatistics
@@ -26,7 +26,6 @@ from .hyperpriors import (
     scale_of_outputs,
     weight_unit,
 )
-from .kernel_gp import AMPLITUDE_SPREAD
 
 #: Mode and variance of the log-normal hyper-priors, of prior variances and of the noise variance, in units of the
 #: natural weight variance and of the mean square of y (Evans 2022, section 5.4.2; there the mode of the noise is

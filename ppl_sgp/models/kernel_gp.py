@@ -11,13 +11,10 @@ import numpyro.distributions as dist
 
 from .._internal.by_value import EqualByValue
 from ..kernels import Kernel, SquaredExponential
-from ..kernels.hyperprior_scales import lengthscale_prior
+from ..kernels.hyperprior_scales import AMPLITUDE_SPREAD, NOISE_SHARE, NOISE_SPREAD, lengthscale_prior
 from ..statistics.kept_rows import Rows
 from ..statistics.statistics import SufficientStatistics
 from .hyperpriors import check_amplitudes, log_normal, sample, scale_of_outputs
-
-#: Log standard deviations of the default priors of the amplitude and of the noise.
-AMPLITUDE_SPREAD, NOISE_SPREAD = 1.0, 1.5
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -61,7 +58,7 @@ class KernelGP(EqualByValue):
         each, shared = dist.LogNormal(jnp.log(median), spread), dist.LogNormal(jnp.mean(jnp.log(median)), spread)
         lengthscale = sample("lengthscale", self.lengthscale, each.to_event(1) if ard else shared, ["input"])
         amplitude = sample("amplitude", self.amplitude, log_normal(typical_amplitude, AMPLITUDE_SPREAD), ["output"])
-        noise = log_normal(0.3 * scale_of_outputs(data), NOISE_SPREAD)
+        noise = log_normal(NOISE_SHARE * scale_of_outputs(data), NOISE_SPREAD)
         noise_scale = sample("noise_scale", self.noise_scale, noise, ["output"])
         shape = {name: sample(name, value) for name, value in self.shape.items()}
         check_amplitudes(owner, amplitude, data)

@@ -23,7 +23,7 @@ from ..inference.evidence_fit import INTERRUPTED, EvidenceFit
 from ..models import fourier_gp
 from ..models.kernel_model import KernelModel
 from ..statistics.kept_rows import Rows as KeptRows
-from ..statistics.kept_rows import rows
+from ..statistics.rows import validated
 from ..statistics.statistics import SufficientStatistics
 from .adaptive_rounds import AdaptiveRound, Candidate, ExactReference, Rounds
 
@@ -113,16 +113,16 @@ def adapt_features(
 
     .. doctest::
 
-        >>> import jax, numpy as np, numpyro, ppl_sgp as sgp
-        >>> numpyro.enable_x64()
+        >>> import jax, numpy as np, ppl_sgp as sgp
         >>> X = np.linspace(0, 300, 150)[:, None]
         >>> y = np.sin(X[:, 0] ** 1.5 / 90) + 0.1 * np.cos(77 * X[:, 0])
-        >>> adapted = sgp.adapt_features(jax.random.key(0), X, y, num_features=1000, max_rounds=1)
+        >>> with jax.enable_x64(True):
+        ...     adapted = sgp.adapt_features(jax.random.key(0), X, y, num_features=1000, max_rounds=1)
         >>> len(adapted.trace), adapted.too_poor, bool(5 < adapted.exact.lengthscale < 20)
         (1, False, True)
     """
     owner = "adapt_features"
-    key, all_rows = random_key(key, owner), rows(X, y, row_weights)
+    key, all_rows = random_key(key, owner), KeptRows(*validated(None, X, y, row_weights, owner))
     model = fourier_gp() if model is None else model
     _check(owner, all_rows, model)
     for name, number, least in (("max_rounds", max_rounds, 1), ("num_exact", num_exact, 2)):

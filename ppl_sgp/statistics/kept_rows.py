@@ -2,41 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
 from .._internal import checks
-from .._internal.pytree import pytree_dataclass
+from .._internal.pytree import pytree_dataclass, static
+from .input_chunks import DaskChunks, InputChunks, Spread
+from .partitions import is_partitioned
 from .rows import as_float64, validated
+from .sources import TableChunks, as_triple
 
 
-@pytree_dataclass
-class Rows:
-    """n rows of inputs and outputs, validated; made by :func:`rows`. A pytree: pass it to models as an argument.
+class KeptOutputs:
+    """Outputs and row weights in memory, and what follows from them."""
 
-    Summaries have the names and meanings that they have in :class:`~ppl_sgp.SufficientStatistics`.
-
-    :param X: inputs, shape (n, d), float64.
-    :param y: outputs, shape (n,) or (n, q), float64.
-    :param row_weights: relative noise precisions ω, shape (n,): row i has noise variance ``σ²/ωᵢ``; ``None`` if all
-        are one.
-    """
-
-    X: Any
     y: Any
-    row_weights: Any = None
-
-    @property
-    def num_rows(self) -> int:
-        """The number of rows n."""
-        return self.X.shape[0]
-
-    @property
-    def input_dim(self) -> int:
-        """The number of inputs d."""
-        return self.X.shape[1]
+    row_weights: Any
+    num_rows: int
+    input_dim: int
 
     @property
     def num_outputs(self) -> int:
@@ -63,6 +49,37 @@ class Rows:
         """Root mean square of y about zero, each output's own: shape (q,), or () for a one-dimensional y."""
         mean = self.weights @ self.y**2 / self.num_rows
         return mean**0.5
+
+    def __repr__(self) -> str:
+        shape = f"num_rows={self.num_rows}, input_dim={self.input_dim}, num_outputs={self.num_outputs}"
+        return f"{type(self).__name__}({shape})"
+
+
+@pytree_dataclass
+class Rows(KeptOutputs):
+    """n rows of inputs and outputs, validated; made by :func:`rows`. A pytree: pass it to models as an argument.
+
+    Summaries have the names and meanings that they have in :class:`~ppl_sgp.SufficientStatistics`.
+
+    :param X: inputs, shape (n, d), float64.
+    :param y: outputs, shape (n,) or (n, q), float64.
+    :param row_weights: relative noise precisions ω, shape (n,): row i has noise variance ``σ²/ωᵢ``; ``None`` if all
+        are one.
+    """
+
+    X: Any
+    y: Any
+    row_weights: Any = None
+
+    @property
+    def num_rows(self) -> int:  # type: ignore[override]
+        """The number of rows n."""
+        return self.X.shape[0]
+
+    @property
+    def input_dim(self) -> int:  # type: ignore[override]
+        """The number of inputs d."""
+        return self.X.shape[1]
 
     @property
     def input_scale(self) -> Any:
@@ -110,17 +127,53 @@ class Rows:
                     f"{owner}: `{name}` is not that of the rows of this posterior, which knows them: leave it out."
                 )
 
-    def __repr__(self) -> str:
-        return f"Rows(num_rows={self.num_rows}, input_dim={self.input_dim}, num_outputs={self.num_outputs})"
+    __repr__ = KeptOutputs.__repr__
 
 
-def rows(X: Any, y: Any, row_weights: Any = None) -> Rows:
+@pytree_dataclass
+class ChunkedRows(KeptOutputs):
+    """Rows whose inputs are read anew, a chunk at a time, whenever they are needed; made by :func:`rows`.
+
+    Outputs and row weights are in memory, inputs are not. Summaries are those of :class:`Rows`.
+
+    :param y: outputs, shape (n,) or (n, q), float64.
+    :param row_weights: relative noise precisions, shape (n,), or ``None``.
+    :param input_scale: standard deviation of each input, shape (d,); zero for one that never varies.
+    :param inputs: what reads the inputs.
+    """
+
+    y: Any
+    row_weights: Any
+    input_scale: Any
+    inputs: InputChunks = static()
+
+    @property
+    def num_rows(self) -> int:  # type: ignore[override]
+        """The number of rows n."""
+        return self.inputs.num_rows
+
+    @property
+    def input_dim(self) -> int:  # type: ignore[override]
+        """The number of inputs d."""
+        return self.inputs.input_dim
+
+    __repr__ = KeptOutputs.__repr__
+
+
+def rows(X: Any, y: Any = None, row_weights: Any = None) -> Rows | ChunkedRows:
     """Rows for sites that need all of them: exact GPs, and inducing points that are free.
 
-    :param X: inputs, shape (n, d).
-    :param y: outputs, shape (n,) or (n, q).
+    Inputs of chunks stay where they are: only outputs, and row weights, are kept in memory, and sites with inducing
+    points read the chunks again twice for each value with its gradient. Arrays of JAX that are spread over devices are
+    collected by the host.
+
+    :param X: inputs, shape (n, d), an array of NumPy, JAX or Dask; or chunks ``(X, y)`` or ``(X, y, row_weights)`` that
+        can be iterated again: a list, :func:`~ppl_sgp.table_chunks`, or an object of yours.
+    :param y: outputs, shape (n,) or (n, q); ``None`` if ``X`` is chunks.
     :param row_weights: relative noise precisions, shape (n,): row i has noise variance ``σ²/ωᵢ``.
-    :raises ValueError: for shapes that do not fit, no rows, or entries that are not finite numbers.
+    :return: :class:`Rows`, or of chunks and Dask :class:`ChunkedRows`.
+    :raises ValueError: for shapes that do not fit, no rows, entries that are not finite numbers, and chunks that can be
+        read only once.
 
     .. doctest::
 
@@ -128,5 +181,43 @@ def rows(X: Any, y: Any, row_weights: Any = None) -> Rows:
         >>> X = np.linspace(0, 1, 30)[:, None]
         >>> sgp.rows(X, np.sin(6 * X[:, 0]))
         Rows(num_rows=30, input_dim=1, num_outputs=1)
+        >>> sgp.rows([(X[:20], np.zeros(20)), (X[20:], np.ones(10))])
+        ChunkedRows(num_rows=30, input_dim=1, num_outputs=1)
     """
+    if is_partitioned(X) and not isinstance(X, TableChunks):
+        return _read(DaskChunks(X, y, row_weights))
+    if y is None and not hasattr(X, "shape") and isinstance(X, Iterable):
+        if row_weights is not None:
+            raise ValueError("rows: with chunks, `row_weights` go into the chunks, (X, y, row_weights).")
+        return _read(X)
+    if y is None:
+        raise ValueError("rows: `y` is missing. Pass arrays `X, y`, or chunks (X, y) that can be iterated again.")
     return Rows(*validated(None, X, y, row_weights, "rows"))
+
+
+def _read(chunks: Iterable[Any]) -> ChunkedRows:
+    """One pass, which checks all rows and keeps their outputs."""
+    if iter(chunks) is chunks:
+        raise ValueError(
+            f"rows: chunks are read again for each evaluation, but a {type(chunks).__name__} can be iterated only "
+            "once. Pass a list, sgp.table_chunks(...), or an object whose `__iter__` starts anew."
+        )
+    ys: list[np.ndarray] = []
+    weights: list[np.ndarray] = []
+    spread = Spread()
+    for index, chunk in enumerate(chunks):
+        X, y, omega = as_triple(chunk)
+        X, y, omega = validated(None, X, y, omega, f"rows: chunk {index}")
+        columns_fit = not ys or (X.shape[1] == spread.mean.size and y.shape[1:] == ys[0].shape[1:])
+        if not columns_fit or (ys and (omega is None) != (not weights)):
+            raise ValueError(
+                f"rows: chunk {index} differs from those before: `X` has shape {X.shape}, `y` {y.shape}, "
+                f"{'no ' if omega is None else ''}row weights. All must have the same columns, and weights or none."
+            )
+        ys.append(y.copy())
+        weights += [] if omega is None else [omega.copy()]
+        spread.add(X)
+    if not ys:
+        raise ValueError("rows: there were no chunks.")
+    inputs = InputChunks(chunks, spread.count, spread.mean.size)
+    return ChunkedRows(np.concatenate(ys), np.concatenate(weights) if weights else None, spread.scale, inputs)

@@ -57,7 +57,7 @@ def sum_partitions(summed: Summed, X: Any, y: Any, row_weights: Any, progress: b
         frames = enumerate(X.table[X.columns].to_delayed())
         parts = [dask.delayed(_of_frame)(shared, X.chunks_of, frame, f"partition {i}") for i, frame in frames]
     else:
-        blocks = enumerate(zip(*_aligned(X, y, row_weights), strict=True))
+        blocks = enumerate(zip(*aligned(X, y, row_weights), strict=True))
         parts = [dask.delayed(_of_blocks)(shared, block, f"block {i} of rows") for i, block in blocks]
     while len(parts) > 1:
         parts = [dask.delayed(_joined)(parts[i : i + FAN_IN]) for i in range(0, len(parts), FAN_IN)]
@@ -101,15 +101,15 @@ def _total(moments: Iterable[Moments | None]) -> Moments | None:
     return total
 
 
-def _aligned(*arrays: Any) -> list[list[Any]]:
+def aligned(*arrays: Any) -> list[list[Any]]:
     """For each array the blocks of its rows, delayed, cut as those of the first."""
     da = optional_import("dask.array", "dask", "sufficient_statistics: arrays of Dask")
     X = arrays[0] if isinstance(arrays[0], da.Array) else da.asarray(arrays[0])
     X = X.rechunk({1: -1}) if X.ndim == 2 else X
-    rows, aligned = X.chunks[0], []
+    rows, cut = X.chunks[0], []
     for array in (X, *arrays[1:]):
         if array is None:
-            aligned.append([None] * len(rows))
+            cut.append([None] * len(rows))
             continue
         array = array if isinstance(array, da.Array) else da.asarray(np.asarray(array))
         unknown = any(map(math.isnan, (*rows, *array.chunks[0])))
@@ -119,5 +119,5 @@ def _aligned(*arrays: Any) -> list[list[Any]]:
                 "rows. If lengths are unknown (nan), call `.compute_chunk_sizes()` on both first."
             )
         array = array if unknown else array.rechunk({0: rows, **({1: -1} if array.ndim == 2 else {})})
-        aligned.append(array.to_delayed().ravel().tolist())
-    return aligned
+        cut.append(array.to_delayed().ravel().tolist())
+    return cut

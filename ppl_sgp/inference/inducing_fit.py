@@ -1,0 +1,357 @@
+"""Type-II fits of hyperparameters and inducing points, by schedules that choose points anew or move them."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+from scipy.optimize import minimize
+from tqdm.auto import tqdm
+
+from .._internal import checks
+from .._internal.random import random_key
+from ..evidence import inducing
+from ..evidence.inducing_parts import Parts
+from ..kernels import Kernel, SquaredExponential
+from ..kernels.hyperprior_scales import AMPLITUDE_SPREAD, NOISE_SHARE, NOISE_SPREAD, lengthscale_prior
+from ..statistics.kept_rows import ChunkedRows, Rows
+from .inducing_points import select_inducing_points
+from .maximise import LEAST_GAIN, Maximum, Objective, maximise
+
+OWNER = "fit_inducing"
+SCHEDULES = ("joint", "fix", "reinitialise", "fix-retrain", "reinitialise-retrain")
+#: Iterations between two choices of points; how many of these, and how many that make it worse, end a schedule; and
+#: iterations after the last one (Hughes-Hallett 2022, section 3.1.2).
+ROUND, MOST_ROUNDS, MOST_WORSE, LAST = 25, 40, 10, 100
+INTERRUPTED = "interrupted"
+
+
+@dataclasses.dataclass(frozen=True)
+class InducingFit:
+    """What :func:`~ppl_sgp.fit_inducing` found: the best point that it saw.
+
+    :ivar values: ``lengthscale``, ``amplitude`` and ``noise_scale``, by name, in their own units.
+    :ivar kernel: the kernel with these.
+    :ivar points: inducing points, shape (m, d), in units of the inputs.
+    :ivar noise_scale: standard deviation of the noise: a number, or one an output, shape (q,).
+    :ivar bound: the evidence by ``method``, summed over outputs, in nats; for ``"vfe"`` a bound from below.
+    :ivar upper_bound: the bound from above on the exact evidence there, summed over outputs.
+    :ivar log_joint: ``bound`` plus the log density of the hyper-priors.
+    :ivar trace: the best ``log_joint`` so far after each evaluation.
+    :ivar num_evaluations: evaluations of the evidence with its gradient.
+    :ivar converged: whether a further Newton step would gain next to nothing.
+    :ivar message: why it ended, and what such a step would gain.
+    """
+
+    values: dict[str, Any]
+    kernel: Kernel
+    points: np.ndarray
+    noise_scale: Any
+    bound: float
+    upper_bound: float
+    log_joint: float
+    trace: np.ndarray
+    num_evaluations: int
+    converged: bool
+    message: str
+
+    @property
+    def gap(self) -> float:
+        """``upper_bound − bound``: what is lost at most against the exact GP at these hyperparameters, in nats.
+
+        A certificate for ``method="vfe"``; what is really lost is often far less, as the bound from above is looser.
+        Where it is large, more points, or a smoother kernel, may help.
+        """
+        return self.upper_bound - self.bound
+
+
+def fit_inducing(
+    key: jax.Array,
+    rows: Rows | ChunkedRows,
+    kernel_family: Callable[..., Kernel] | None = None,
+    num_points: int = 100,
+    *,
+    schedule: str = "reinitialise-retrain",
+    method: str = "vfe",
+    blocks: Any = None,
+    start: dict[str, Any] | None = None,
+    max_iterations: int = 500,
+    iterations_per_round: int = ROUND,
+    progress: bool | None = None,
+    max_memory: float = 1e9,
+) -> InducingFit:
+    """Maximise evidence × hyper-priors over hyperparameters θ and inducing points Z (type-II).
+
+    Points are chosen by :func:`~ppl_sgp.select_inducing_points`, greedily for the kernel at the time. Schedules
+    (Hughes-Hallett 2022, section 3.1.2), with L-BFGS for what is free:
+
+    - ``"joint"``: θ and Z from the start; slow, and the worst on average.
+    - ``"fix"``: θ alone.
+    - ``"reinitialise"``: θ for some iterations, points chosen anew, and so on, until ten choices have made it worse;
+      then θ.
+    - ``"fix-retrain"``: fix, points chosen anew, then θ and Z.
+    - ``"reinitialise-retrain"``: as reinitialise, until a choice makes it worse; then θ and Z. The best in that thesis.
+
+    The best θ and Z that were seen are returned, also if interrupted. Hyper-priors are the defaults of
+    :func:`ppl_sgp.models.basis_gp`, one lengthscale an input, and medians are the start. With q outputs all share the
+    kernel, and each has its own noise. An evaluation costs O(n m²), and memory does not grow with n.
+
+    :param key: a JAX random key, for the choice of points.
+    :param rows: from :func:`~ppl_sgp.rows`. Subtract the mean of y first.
+    :param kernel_family: class of the kernel, or a function of (lengthscale, amplitude), lengthscales of shape (d,);
+        default squared exponential.
+    :param num_points: m; there may be fewer: see :func:`~ppl_sgp.select_inducing_points`.
+    :param schedule: one of the five.
+    :param method: ``"vfe"``, ``"dtc"``, ``"fitc"`` or ``"pitc"``, as of :func:`~ppl_sgp.inducing_evidence`.
+    :param blocks: of PITC.
+    :param start: hyperparameters to start from: some of ``lengthscale``, ``amplitude``, ``noise_scale``.
+    :param max_iterations: iterations of L-BFGS in the last stage, and of θ alone in "fix".
+    :param iterations_per_round: iterations of θ between two choices of points; more for few rows.
+    :param progress: show the best bound so far; default only at a terminal.
+    :param max_memory: bytes for the choice of points.
+    :raises ValueError: for arguments that do not fit, y identically zero, float32, or no finite density at the start.
+
+    .. doctest::
+
+        >>> import jax, numpy as np, ppl_sgp as sgp
+        >>> X = np.linspace(0, 1, 200)[:, None]
+        >>> rows = sgp.rows(X, np.sin(9 * X[:, 0]) + 0.1 * np.cos(77 * X[:, 0]))
+        >>> fit = sgp.fit_inducing(jax.random.key(0), rows, num_points=10)
+        >>> fit.converged, len(fit.points), bool(0.05 < fit.noise_scale < 0.1)
+        (True, 10, True)
+    """
+    run = _Run(random_key(key, OWNER), rows, kernel_family, num_points, method, blocks, progress, max_memory)
+    if schedule not in SCHEDULES:
+        raise ValueError(f"{OWNER}: `schedule` must be one of {SCHEDULES}; got {schedule!r}.")
+    checks.whole_number("max_iterations", max_iterations, 1, OWNER)
+    checks.whole_number("iterations_per_round", iterations_per_round, 1, OWNER)
+    try:
+        with run.bar:
+            end = _follow(run, schedule, run.log_values(start or {}), max_iterations, iterations_per_round)
+            converged, message = end.converged, f"{end.reason}; {end.step}"
+    except KeyboardInterrupt:
+        if run.best is None:
+            raise
+        converged, message = False, INTERRUPTED
+    if not converged:
+        remedy = "This is the best point so far." if message == INTERRUPTED else "Raise `max_iterations`."
+        checks.warn(f"{OWNER} has not converged: {message}. {remedy}")
+    return run.result(converged, message)
+
+
+def _follow(run: _Run, schedule: str, theta: np.ndarray, max_iterations: int, per_round: int) -> Maximum:
+    """Go through a schedule from a start; the run remembers the best."""
+    Z = run.first_choice(theta)
+    if schedule == "joint":
+        return run.maximise(theta, Z, max_iterations, move=True)
+    if schedule in ("fix", "fix-retrain"):
+        end = run.maximise(theta, Z, max_iterations)
+        if schedule == "fix":
+            return end
+        theta, Z = run.best_point()
+        chosen = run.choose(theta)
+        better = run.log_joint(theta, chosen) > run.best_value
+        return run.maximise(theta, chosen if better else Z, max_iterations, move=True)
+    worse = 0
+    for _ in range(MOST_ROUNDS):
+        before = run.best_value
+        theta = run.steps(theta, Z, per_round)
+        settled = run.best_value - before < LEAST_GAIN
+        chosen = run.choose(theta)
+        if not run.log_joint(theta, chosen) > run.log_joint(theta, Z):
+            worse += 1
+            if settled or schedule == "reinitialise-retrain" or worse == MOST_WORSE:
+                break
+        Z = chosen
+    move = schedule == "reinitialise-retrain"
+    return run.maximise(*run.best_point(), max_iterations if move else LAST, move=move)
+
+
+class _Run:
+    """The objective of a fit in the logarithms θ of hyperparameters and in points Z, and the best that it saw."""
+
+    def __init__(
+        self,
+        key: jax.Array,
+        rows: Rows | ChunkedRows,
+        family: Callable[..., Kernel] | None,
+        num_points: int,
+        method: str,
+        blocks: Any,
+        progress: bool | None,
+        max_memory: float,
+    ) -> None:
+        self.key, self.rows, self.method, self.max_memory = key, rows, method, max_memory
+        self.family = _checked_family(family)
+        self.num_points = checks.whole_number("num_points", num_points, 1, OWNER)
+        if not isinstance(rows, (Rows, ChunkedRows)):
+            raise ValueError(f"{OWNER}: `rows` must come from sgp.rows(X, y); got {type(rows).__name__}.")
+        scales = np.asarray(rows.output_scales, dtype=np.float64)
+        if not (scales > 0).all():
+            raise ValueError(
+                f"{OWNER}: y is identically zero, so its scale says nothing about amplitude and noise. Check the "
+                "outputs, or maximise sgp.inducing_evidence with priors of your own."
+            )
+        spread = np.asarray(rows.input_scale, dtype=np.float64)
+        median, log_spread = lengthscale_prior(jnp.asarray(spread))
+        # In the order of their names, as compiled functions see a dictionary.
+        self.priors = {
+            "amplitude": (np.log(float(rows.output_scale)), AMPLITUDE_SPREAD),
+            "lengthscale": (np.log(np.asarray(median)), log_spread),
+            "noise_scale": (np.log(NOISE_SHARE * scales), NOISE_SPREAD),
+        }
+        self.medians = {name: jnp.asarray(median) for name, (median, _) in self.priors.items()}
+        at_medians = {name: jnp.exp(median) for name, median in self.medians.items()}
+        kernel = self.family(at_medians["lengthscale"], at_medians["amplitude"])
+        inducing.check_arguments(OWNER, rows, kernel, np.zeros((1, rows.input_dim)), at_medians["noise_scale"], method)
+        parts = inducing.parts_of(OWNER, rows, self.num_points, method, blocks)
+        self.parts, self.values = jax.device_put((parts, np.asarray(rows.values)))
+        self.unit = np.where(spread > 0, spread, 1.0)
+        self.best: tuple[np.ndarray, np.ndarray] | None = None
+        self.best_value, self.trace = -np.inf, list[float]()
+        disable = None if progress is None else not progress
+        self.bar = tqdm(disable=disable, desc="inducing points", unit=" evaluations")
+
+    def log_values(self, values: dict[str, Any]) -> np.ndarray:
+        """θ of hyperparameters, or of the medians of their priors for those that are not there, in one vector."""
+        unknown = set(values) - set(self.priors)
+        if unknown:
+            raise ValueError(f"{OWNER}: `start` may have {list(self.priors)}; got {sorted(unknown)} as well.")
+        parts = []
+        for name, (median, _) in self.priors.items():
+            checks.positive(name, values.get(name, 1.0), OWNER)
+            log_value = np.log(np.asarray(values[name])) if name in values else median
+            parts.append(np.broadcast_to(log_value, np.shape(median)).ravel())
+        return np.concatenate(parts)
+
+    def hyperparameters(self, theta: Any) -> dict[str, Any]:
+        """Hyperparameters by name, in their own units."""
+        return _hyperparameters(self.medians, jnp.asarray(theta))
+
+    def choose(self, theta: np.ndarray) -> np.ndarray:
+        """Points chosen greedily for the kernel at θ."""
+        kernel = self.kernel_at(theta)
+        chosen = select_inducing_points(self.key, self.rows, kernel, self.num_points, max_memory=self.max_memory)
+        return chosen.points
+
+    def first_choice(self, theta: np.ndarray) -> np.ndarray:
+        """Points for the start, where the density must be finite."""
+        Z = self.choose(theta)
+        if not np.isfinite(self.log_joint(theta, Z)):
+            raise ValueError(
+                f"{OWNER}: the density is not finite at the start, {self.hyperparameters(theta)}. Check the scales of "
+                "inputs and outputs, or pass a `start`."
+            )
+        return Z
+
+    def kernel_at(self, theta: Any) -> Kernel:
+        """The kernel at θ."""
+        values = self.hyperparameters(theta)
+        return self.family(values["lengthscale"], values["amplitude"])
+
+    def log_joint(self, theta: np.ndarray, Z: np.ndarray) -> float:
+        """Evidence × hyper-priors."""
+        return self._evaluate(theta, Z)[0]
+
+    def best_point(self) -> tuple[np.ndarray, np.ndarray]:
+        """The best θ and Z so far."""
+        assert self.best is not None
+        return self.best
+
+    def steps(self, theta: np.ndarray, Z: np.ndarray, iterations: int) -> np.ndarray:
+        """Where so many iterations in θ lead."""
+        objective, x = self._objective(theta, Z, move=False)
+        minimize(objective.negative, x, jac=True, method="L-BFGS-B", options={"maxiter": iterations})
+        return objective.best_x
+
+    def maximise(self, theta: np.ndarray, Z: np.ndarray, iterations: int, move: bool = False) -> Maximum:
+        """The maximum in θ, or in θ and Z."""
+        objective, x = self._objective(theta, Z, move)
+        return maximise(objective, x, iterations)
+
+    def _objective(self, theta: np.ndarray, Z: np.ndarray, move: bool) -> tuple[Objective, np.ndarray]:
+        k = len(theta)
+
+        def evaluate(x: np.ndarray) -> tuple[float, np.ndarray]:
+            points = x[k:].reshape(Z.shape) * self.unit if move else Z
+            value, of_theta, of_Z = self._evaluate(x[:k], points)
+            return value, np.concatenate([of_theta, (of_Z * self.unit).ravel()]) if move else of_theta
+
+        start = np.concatenate([theta, (Z / self.unit).ravel()]) if move else theta
+        return Objective(evaluate, float(np.finfo(np.float64).eps)), start
+
+    def _evaluate(self, theta: np.ndarray, Z: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
+        spreads = tuple(spread for _, spread in self.priors.values())
+        model = (self.method, self.family, spreads)
+        value, gradients = _value_and_gradients(model, self.medians, self.parts, self.values, theta, Z)
+        value = float(value)
+        if value > self.best_value and all(np.isfinite(gradient).all() for gradient in gradients):
+            self.best, self.best_value = (theta.copy(), Z), value
+        self.trace.append(self.best_value)
+        self.bar.update()
+        self.bar.set_postfix(best=f"{self.best_value:.6g}", refresh=False)
+        return value, np.asarray(gradients[0]), np.asarray(gradients[1])
+
+    def result(self, converged: bool, message: str) -> InducingFit:
+        """What there is to say about the best point."""
+        theta, Z = self.best_point()
+        values, kernel = self.hyperparameters(theta), self.kernel_at(theta)
+        noise_scale = values["noise_scale"]
+        bound, upper = (
+            float(np.sum(_evidence(name, self.parts, kernel, Z, noise_scale, self.values)))
+            for name in (self.method, "upper")
+        )
+        trace = np.array(self.trace)
+        return InducingFit(
+            values, kernel, Z, noise_scale, bound, upper, self.best_value, trace, len(trace), converged, message
+        )
+
+
+def _checked_family(family: Any) -> Callable[..., Kernel]:
+    if family is None:
+        return SquaredExponential
+    if not callable(family) or isinstance(family, Kernel):
+        raise ValueError(
+            f"{OWNER}: `kernel_family` must be a class such as sgp.Matern52, or a function of lengthscale and "
+            f"amplitude; got {f'one of {type(family).__name__}' if isinstance(family, Kernel) else repr(family)}. "
+            "Hyperparameters to start from go into `start`."
+        )
+    return family
+
+
+def _hyperparameters(medians: dict[str, jax.Array], theta: jax.Array) -> dict[str, jax.Array]:
+    """Hyperparameters by name, in the shapes of their medians, of their logarithms in one vector."""
+    values, first = {}, 0
+    for name, median in medians.items():
+        values[name] = jnp.exp(theta[first : first + median.size]).reshape(median.shape)
+        first += median.size
+    return values
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _value_and_gradients(
+    model: tuple[Any, ...], medians: dict[str, jax.Array], parts: Parts, outputs: jax.Array, theta: Any, Z: Any
+) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+    """Evidence × densities of hyperparameters in their own units, and its gradients in θ and Z."""
+    method, family, spreads = model
+
+    def log_joint(theta: jax.Array, Z: jax.Array) -> jax.Array:
+        values = _hyperparameters(medians, theta)
+        kernel = family(values["lengthscale"], values["amplitude"])
+        evidence = inducing.evaluate(method, parts, kernel, Z, values["noise_scale"], outputs)
+        densities = [
+            jnp.sum(dist.LogNormal(median, spread).log_prob(values[name]))
+            for (name, median), spread in zip(medians.items(), spreads, strict=True)
+        ]
+        return jnp.sum(evidence) + jnp.sum(jnp.stack(densities))
+
+    return jax.value_and_grad(log_joint, (0, 1))(theta, Z)
+
+
+_evidence = functools.partial(jax.jit, static_argnums=0)(inducing.evaluate)

@@ -5,6 +5,7 @@ from ._internal.pytree import pytree_dataclass, static
 from .bases.basis import Basis
 from .bases.centred import CentredBasis
 from .bases.columns import SelectedColumns
+from .bases.constant import ConstantBasis
 from .bases.fourier import FourierBasis
 from .bases.grid_eigen import GridEigenBasis
 from .bases.interpolation import InterpolationBasis
@@ -29,6 +30,7 @@ from .inference.evidence_fit import EvidenceFit, fit_evidence
 from .inference.gibbs import StatisticsGibbs
 from .kernels import (
     ArcCosine,
+    Constant,
     Kernel,
     Linear,
     Matern12,
@@ -42,6 +44,8 @@ from .kernels import (
     SquaredExponential,
     Sum,
 )
+from .placement.place import place
+from .placement.placed import Placed, PlacementReport
 from .posteriors.augmentation import Augmentation
 from .posteriors.averaging import AveragedPrediction, average_predictions
 from .posteriors.one_line import kernel_draws, kernel_error, leave_one_out, predict, to_arviz
@@ -76,6 +80,8 @@ __all__ = [
     "CheckpointError",
     "ChunkError",
     "CompressedNormal",
+    "Constant",
+    "ConstantBasis",
     "DensePrior",
     "DiagonalPrior",
     "DiscreteRelaxation",
@@ -97,6 +103,8 @@ __all__ = [
     "NystromBasis",
     "Periodic",
     "PeriodicBasis",
+    "Placed",
+    "PlacementReport",
     "Polynomial",
     "PolynomialBasis",
     "Posterior",
@@ -137,6 +145,7 @@ __all__ = [
     "models",
     "observe",
     "observe_weights",
+    "place",
     "plots",
     "posterior",
     "posterior_sbc",

@@ -147,7 +147,7 @@ def prior_findings(posterior: Posterior) -> Iterator[Finding]:
             "Check the units of X and y; then widen or move the prior, or doubt the model.",
         )
     excess = mean_excess(posterior.statistics)
-    if excess is not None and not posterior.statistics.basis.constant_features.any():
+    if excess is not None and not posterior.statistics.basis.unrotated.constant_features.any():
         yield Finding(
             "mean of y",
             f"The mean of y ({excess[0]:.3g}) is large against its standard deviation ({excess[1]:.3g}), and the GP "

@@ -1,7 +1,7 @@
 """Covariance functions: value, diagonal, spectral density and spectral sampling; sums and products.
 
 Every base kernel with a spectral density is a scale mixture of Gaussians, and that one fact gives all of its spectral
-side (the others are Periodic, Linear, Polynomial and ArcCosine, which have none).
+side (the others are Constant, Periodic, Linear, Polynomial and ArcCosine, which have none).
 A frequency of the kernel (cycles per unit of ``x``) is ``mix * z / (2 pi lengthscale)`` with ``z`` standard
 normal in ``d`` dimensions, and ``mix**2`` is
 
@@ -17,6 +17,7 @@ References: Rasmussen & Williams (2006), chapter 4, for the kernels and their sp
 for the squared-exponential spectrum in cycles.
 """
 
+from .constant import Constant
 from .kernel import Kernel, Product, Sum
 from .nonstationary import ArcCosine, Linear, Polynomial
 from .periodic import Periodic
@@ -25,6 +26,7 @@ from .stationary import Matern12, Matern32, Matern52, RationalQuadratic, Squared
 
 __all__ = [
     "ArcCosine",
+    "Constant",
     "Kernel",
     "Linear",
     "Matern12",

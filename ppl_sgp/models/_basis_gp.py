@@ -19,17 +19,10 @@ from ..kernels.hyperprior_scales import lengthscale_prior
 from ..priors import DiagonalPrior, WeightPrior
 from ..sites.observe import observe
 from ..statistics.statistics import SufficientStatistics
-from .hyperpriors import (
-    AMPLITUDE_SPREAD,
-    NOISE_MEDIAN,
-    NOISE_SPREAD,
-    check_amplitudes,
-    check_statistics,
-    log_normal,
-    refuse_amplitudes,
-    sample,
-    scale_of_outputs,
-)
+from .hyperpriors import check_amplitudes, check_statistics, log_normal, refuse_amplitudes, sample, scale_of_outputs
+
+#: Log standard deviations of the default priors of the amplitude and of the noise.
+AMPLITUDE_SPREAD, NOISE_SPREAD = 1.0, 1.5
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -73,9 +66,7 @@ class BasisGP(EqualByValue):
         each, shared = dist.LogNormal(jnp.log(median), spread), dist.LogNormal(jnp.mean(jnp.log(median)), spread)
         lengthscale = sample("lengthscale", self.lengthscale, each.to_event(1) if ard else shared, ["input"])
         amplitude = sample("amplitude", self.amplitude, log_normal(scale, AMPLITUDE_SPREAD), ["output"])
-        noise_scale = sample(
-            "noise_scale", self.noise_scale, log_normal(NOISE_MEDIAN * scale, NOISE_SPREAD), ["output"]
-        )
+        noise_scale = sample("noise_scale", self.noise_scale, log_normal(0.3 * scale, NOISE_SPREAD), ["output"])
         shape = {name: sample(name, value) for name, value in self.shape.items()}
         check_amplitudes("basis_gp", amplitude, statistics)
 

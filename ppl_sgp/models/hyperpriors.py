@@ -15,8 +15,6 @@ from ..bases.rotated import RotatedBasis
 from ..priors import WeightPrior
 from ..statistics.statistics import SufficientStatistics
 
-#: Log standard deviations of the default priors of amplitude and noise, and the median of the latter in units of y.
-AMPLITUDE_SPREAD, NOISE_SPREAD, NOISE_MEDIAN = 1.0, 1.5, 0.3
 #: Mean of y in units of its standard deviation that a GP of mean zero can follow.
 MOST_MEAN = 2.0
 

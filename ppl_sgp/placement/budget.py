@@ -29,12 +29,10 @@ class Budget(NamedTuple):
 
     :ivar num_features: features at most, the level not counted.
     :ivar exact_rows: rows of the exact GP.
-    :ivar stated: whether the number of features was asked for, and not only bounded.
     """
 
     num_features: int
     exact_rows: int
-    stated: bool
 
 
 def affordable(n: int, num_features: Any, seconds: Any, max_memory: Any) -> Budget:
@@ -57,7 +55,7 @@ def affordable(n: int, num_features: Any, seconds: Any, max_memory: Any) -> Budg
                 f"at least {8 * ARRAYS * needed**2:.2g}."
             )
         most, rows = min(most, fits), min(rows, fits)
-    return Budget(most, rows, num_features is not None)
+    return Budget(most, rows)
 
 
 def _within_seconds(n: int, seconds: float, most: int, rows: int) -> tuple[int, int]:

@@ -18,9 +18,8 @@ from ..evidence import exact
 from ..inference.maximise import Objective
 from ..kernels import Constant, Kernel, SquaredExponential
 from ..kernels.hyperprior_scales import lengthscale_prior
-from ..models.hyperpriors import NOISE_MEDIAN
 from ..statistics.kept_rows import Rows
-from .prior import LogPrior
+from .prior import NOISE_MEDIAN, LogPrior
 from .starts import starting_points
 from .subset import chosen_rows, spacing_scale
 
@@ -40,7 +39,7 @@ class Hyperparameters(NamedTuple):
     :ivar family: the class of the kernel.
     :ivar lengthscale: (d,), units of x.
     :ivar amplitude: standard deviation of f and of its level, units of y.
-    :ivar noise_scale: standard deviation of the noise of a row of weight one, units of y.
+    :ivar noise_scale: standard deviation of the noise of a row of average weight, units of y.
     :ivar log_evidence: of the rows that were looked at, in nats.
     :ivar num_rows: how many these are.
     :ivar complete: false if the search was interrupted.

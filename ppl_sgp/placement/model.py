@@ -15,10 +15,12 @@ from ..bases.basis import Basis
 from ..bases.rotated import RotatedBasis
 from ..kernels import Constant, Kernel
 from ..kernels.hyperprior_scales import LOG_LENGTHSCALE_SPREAD
-from ..models.hyperpriors import AMPLITUDE_SPREAD, NOISE_MEDIAN, NOISE_SPREAD, log_normal, sample
+from ..models._basis_gp import AMPLITUDE_SPREAD, NOISE_SPREAD
+from ..models.hyperpriors import log_normal, sample
 from ..priors import DiagonalPrior
 from ..sites.observe import observe
 from ..statistics.statistics import SufficientStatistics
+from .prior import NOISE_MEDIAN
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

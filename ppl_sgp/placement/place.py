@@ -93,13 +93,15 @@ def place(
     families = kernel_families(kernel)
     X, y, weights = _rows(X, y, row_weights)
     budget = affordable(len(X), num_features, seconds, max_memory)
-    omega = np.ones(len(X)) if weights is None else weights
+    # The noise is that of a row of average weight, until the model is made.
+    average = 1.0 if weights is None else float(weights.mean())
+    omega = np.ones(len(X)) if weights is None else weights / average
     level, rng = float(np.average(y, weights=omega)), host_generator(key, "place", 0)
     scale, unit = float(y.std()), float(np.mean(omega * (y - level) ** 2) ** 0.5)
     input_scale = np.where(np.ptp(X, axis=0) > 0, X.std(axis=0), 0.0)
     with tqdm(disable=None if progress is None else not progress, bar_format="{desc} [{elapsed}]") as bar:
         chosen = chosen_rows(rng, X, budget.exact_rows)
-        rows = Rows(X[chosen], y[chosen] - level, None if weights is None else weights[chosen])
+        rows = Rows(X[chosen], y[chosen] - level, None if weights is None else omega[chosen])
         prior = LogPrior.of_data(input_scale, scale, unit)
         found = find_hyperparameters(rng, families, rows, prior, bar.set_description_str)
         points = distinct_rows(rng, X, budget.num_features, POINTS_FROM)
@@ -114,7 +116,7 @@ def place(
         statistics, passed = _statistics(basis, X, y, weights, progress)
         bar.set_description_str("rotation and type-II")
         statistics = statistics if best.free else statistics.rotate()
-        model = PlacedGP(found[0].family, best.factor * found[0].lengthscale, best.free, level, scale, unit)
+        model = PlacedGP(found[0].family, best.factor * found[0].lengthscale, best.free, level, scale, unit * average**0.5)
         fit = fit_evidence(model, statistics)
         report = PlacementReport(tuple(map(str, found)), tuple(map(as_row, tried)), index, reasons)
         if not bar.disable:

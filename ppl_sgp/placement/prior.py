@@ -8,7 +8,10 @@ import jax
 import numpy as np
 
 from ..kernels.hyperprior_scales import lengthscale_prior
-from ..models.hyperpriors import AMPLITUDE_SPREAD, NOISE_MEDIAN, NOISE_SPREAD
+from ..models._basis_gp import AMPLITUDE_SPREAD, NOISE_SPREAD
+
+#: Median of the noise, in units of y, under its default prior.
+NOISE_MEDIAN = 0.3
 
 
 class LogPrior(NamedTuple):

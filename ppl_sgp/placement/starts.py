@@ -47,8 +47,7 @@ def _profiled(family: Any, rows: Rows, prior: LogPrior, lengthscale: np.ndarray)
     K = 1 + evaluate(covariances, (family(lengthscale, np.float64(1.0)), rows.X), rows.X, np)
     eigenvalues, vectors = np.linalg.eigh(root[:, None] * K * root)
     squares = (vectors.T @ (root * rows.y)) ** 2
-    ratios = RATIOS[:, None]
-    variances = eigenvalues.clip(0) + ratios
+    variances = eigenvalues.clip(0) + RATIOS[:, None]
     square = np.mean(squares / variances, axis=1)
     values = -0.5 * (len(root) * np.log(square) + np.sum(np.log(variances), axis=1))
     logs = np.stack([0.5 * np.log(square), 0.5 * np.log(square * RATIOS)], axis=1)

@@ -36,6 +36,7 @@ LONGEST = 2.0
 LONGER = (1.0, 1.5, 2.25)
 #: Variance that f lacks at new rows, over that of the noise, up to which nothing is lost.
 NEGLIGIBLE = 2e-3
+GRID = "grid of eigenfunctions"
 #: Grid points an input of a basis of eigenfunctions: two a lengthscale, between these.
 GRID_POINTS = (4, 40)
 #: Ratio of the variances of noise and f that is tried at least.
@@ -148,7 +149,7 @@ def _grid(
     residual = basis.residual_variance(sample.X_new)[0]
     found = score(sample, _with_level(Phi), _with_level(Phi_new), residual, ratio)
     lost = float(np.mean(residual)) * (found.amplitude / found.noise_scale) ** 2 if len(residual) else np.nan
-    yield Candidate("grid of eigenfunctions", False, most, factor, found, lost, make)
+    yield Candidate(GRID, False, most, factor, found, lost, make)
 
 
 def _laplace(

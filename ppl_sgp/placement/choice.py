@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .candidates import Candidate, merit
+from .candidates import GRID, Candidate, merit
 
 #: What free lengthscales may cost: nats a row of what is predicted; of the evidence nats a row, and nats at least.
 WORTH, WORTH_EVIDENCE, WORTH_NATS = 0.01, 0.002, 1.0
@@ -23,7 +23,7 @@ def choice(tried: Sequence[Candidate], num_learned: int) -> tuple[int, tuple[str
     :param num_learned: rows that the evidence is of.
     """
     possible = [index for index, each in enumerate(tried) if each.make is not None]
-    frozen = max((index for index in possible if not tried[index].free), key=lambda index: merit(tried[index]))
+    frozen = max((index for index in possible if not tried[index].free), key=lambda index: _credit(tried[index]))
     free = [index for index in possible if tried[index].free and _worth(tried[index], tried[frozen], num_learned)]
     best = min(free, key=lambda index: tried[index].num_features) if free else frozen
     named = f"{tried[best].name} with {tried[best].num_features:,} features"
@@ -40,6 +40,11 @@ def choice(tried: Sequence[Candidate], num_learned: int) -> tuple[int, tuple[str
             f"more of them would help (`num_features`, here {chosen.num_features:,})."
         )
     return best, tuple(reasons)
+
+
+def _credit(candidate: Candidate) -> float:
+    """Its merit; of a grid, beyond which features vanish, less what is not worth that."""
+    return merit(candidate) - WORTH * (candidate.name == GRID)
 
 
 def _worth(free: Candidate, best: Candidate, num_learned: int) -> bool:

@@ -116,7 +116,8 @@ def place(
         statistics, passed = _statistics(basis, X, y, weights, progress)
         bar.set_description_str("rotation and type-II")
         statistics = statistics if best.free else statistics.rotate()
-        model = PlacedGP(found[0].family, best.factor * found[0].lengthscale, best.free, level, scale, unit * average**0.5)
+        lengthscale, noise_unit = best.factor * found[0].lengthscale, unit * average**0.5
+        model = PlacedGP(found[0].family, lengthscale, best.free, level, scale, noise_unit)
         fit = fit_evidence(model, statistics)
         report = PlacementReport(tuple(map(str, found)), tuple(map(as_row, tried)), index, reasons)
         if not bar.disable:

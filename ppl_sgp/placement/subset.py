@@ -7,6 +7,8 @@ from scipy.spatial import KDTree
 
 #: Neighbours that are chosen together, and most inputs that vary for neighbours to be near.
 WINDOW, MOST_INPUTS = 25, 3
+#: Rows that spacings are taken from, to compare distances along different inputs.
+SPACED = 20_000
 
 
 def chosen_rows(rng: np.random.Generator, X: np.ndarray, count: int) -> np.ndarray:
@@ -19,12 +21,13 @@ def chosen_rows(rng: np.random.Generator, X: np.ndarray, count: int) -> np.ndarr
     """
     if len(X) <= count:
         return np.arange(len(X))
-    unit = spacing_scale(X)
-    varying = unit > 0
-    if not 0 < varying.sum() <= MOST_INPUTS:
+    columns = np.flatnonzero(np.ptp(X, axis=0) > 0)
+    if not 0 < len(columns) <= MOST_INPUTS:
         return np.sort(rng.choice(len(X), count, replace=False))
     spread = rng.choice(len(X), count // 2, replace=False)
-    Z = X[:, varying] / unit[varying]
+    Z = X[:, columns]
+    unit = spacing_scale(Z[rng.choice(len(X), min(len(X), SPACED), replace=False)])
+    Z = Z / np.where(unit > 0, unit, np.ptp(Z, axis=0))
     centres = rng.choice(len(X), -(-(count - len(spread)) // WINDOW), replace=False)
     near = KDTree(Z).query(Z[centres], k=min(WINDOW, len(X)))[1]
     together = rng.permutation(np.setdiff1d(near, spread))[: count - len(spread)]

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from numpyro.infer import MCMC, NUTS
 from numpyro.infer.util import log_density
 from scipy.stats import multivariate_normal
 
@@ -217,3 +218,27 @@ def test_budgets(monkeypatch):
     assert budget.affordable(2_000_000, None, None, None).num_features < 1000
     assert budget.affordable(100_000, None, None, 8e7).num_features == 1000
     assert budget.affordable(100_000, 500, None, None).num_features == 499
+
+
+@pytest.mark.end_to_end
+@pytest.mark.float64_only
+@pytest.mark.parametrize("which", ["placed_season", "placed_surface"])
+def test_the_next_line_is_nuts(which, request):
+    placed, (X, y) = request.getfixturevalue(which), season() if which == "placed_season" else surface()
+    mcmc = MCMC(
+        NUTS(placed.model, init_strategy=placed.init_strategy()),
+        num_warmup=300,
+        num_samples=400,
+        num_chains=2,
+        chain_method="sequential",
+        progress_bar=False,
+    )
+    mcmc.run(jax.random.key(1), placed.statistics, extra_fields=sgp.EXTRA_FIELDS)
+    posterior = sgp.posterior(placed.model, mcmc, placed.statistics)
+    findings = [finding.check for finding in sgp.report(posterior, X=X, y=y).findings]
+    assert not {"poor kernel", "poorer than an exact GP", "divergences", "R-hat", "mean of y"} & set(findings), findings
+    prediction = sgp.predict(placed.model, mcmc.get_samples(), placed.statistics, X)
+    spread = np.sqrt(prediction.variance + prediction.noise_variance)
+    assert 0.8 < np.mean(np.abs(y - prediction.mean) < 1.645 * spread) <= 1
+    idata = sgp.to_arviz(mcmc, placed.statistics, X=X, y=y)
+    assert idata["posterior"]["amplitude"].shape == (2, 400)

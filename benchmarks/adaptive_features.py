@@ -27,7 +27,7 @@ from numpyro.infer import MCMC, NUTS, init_to_value
 from uci_files import read
 
 import ppl_sgp as sgp
-from ppl_sgp.placement.subset import OnSubset, Subset
+from ppl_sgp.placement.exact_on_subset import OnSubset, Subset
 
 KNOWN, MOST_RATIO, MOST_R_HAT = 0.35, 1.2, 1.01
 

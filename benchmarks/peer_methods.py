@@ -62,6 +62,24 @@ def reweighted(split: Split, type_one: bool) -> Moments:
     return np.asarray(prediction.mean), np.asarray(prediction.variance + prediction.noise_variance)
 
 
+def placed(split: Split) -> Moments:
+    import jax
+    from numpyro.infer import MCMC, NUTS
+
+    import ppl_sgp as sgp
+
+    features = split.features if split.effort < 1 else None  # the default, but for a smoke run
+    found = sgp.place(jax.random.key(0), split.X, split.y, num_features=features)
+    print(found.report, flush=True)
+    count = split.times(250)
+    nuts = NUTS(found.model, init_strategy=found.init_strategy())
+    mcmc = MCMC(nuts, num_warmup=count, num_samples=count, num_chains=4, chain_method="sequential", progress_bar=False)
+    mcmc.run(jax.random.key(1), found.statistics)
+    draws = {name: values[::5] for name, values in mcmc.get_samples().items()}
+    prediction = sgp.predict(found.model, draws, found.statistics, split.X_test)
+    return np.asarray(prediction.mean), np.asarray(prediction.variance + prediction.noise_variance)
+
+
 def gpytorch_sparse(split: Split, variational: bool) -> Moments:
     import gpytorch
     import torch
@@ -193,6 +211,7 @@ def sklearn_exact(split: Split) -> Moments:
 METHODS: dict[str, tuple[str, Callable[[Split], Moments]]] = {
     "ppl_sgp": ("ppl_sgp", lambda split: reweighted(split, True)),
     "ppl_sgp type-II": ("ppl_sgp", lambda split: reweighted(split, False)),
+    "ppl_sgp place": ("ppl_sgp", placed),
     "gpytorch SGPR": ("gpytorch", lambda split: gpytorch_sparse(split, False)),
     "gpytorch SVGP": ("gpytorch", lambda split: gpytorch_sparse(split, True)),
     "gpflow SGPR": ("gpflow", gpflow_sgpr),

@@ -7,6 +7,7 @@ Every method has a squared exponential with a lengthscale an input, and starts a
   ppl_sgp       lengthscales of an exact GP on 1,000 rows; m eigenfunctions of it on a grid; free variances of the
                 principal directions; NUTS, 4 chains of 250 + 250 draws (type-I)
   ppl_sgp type-II   the same, at the maximum of evidence times hyper-prior
+  ppl_sgp place     the one call, with nothing typed by hand: everything from the rows to 4 chains of 250 + 250 draws
   gpytorch SGPR / SVGP   500 inducing points; Adam, 100 steps of 0.1 / 20 epochs of 0.01 in batches of 1,024
   gpflow SGPR   500 inducing points, L-BFGS, 100 iterations
   numpyro hsgp  up to 3 inputs; m functions in all, boundary 1.5; explicit weights, SVI with AutoNormal, 2,000 steps

@@ -5,6 +5,7 @@ from ._internal.pytree import pytree_dataclass, static
 from .bases.basis import Basis
 from .bases.centred import CentredBasis
 from .bases.columns import SelectedColumns
+from .bases.constant import ConstantBasis
 from .bases.feature_kernel import FeatureKernel
 from .bases.fourier import FourierBasis
 from .bases.grid_eigen import GridEigenBasis
@@ -34,6 +35,7 @@ from .inference.inducing_points import InducingPoints, select_inducing_points
 from .kernels import (
     ArcCosine,
     ArcSine,
+    Constant,
     Kernel,
     Linear,
     Matern12,
@@ -48,6 +50,8 @@ from .kernels import (
     Sum,
 )
 from .placement.adaptive_features import AdaptedFeatures, adapt_features
+from .placement.place import place
+from .placement.placed import Placed, PlacementReport
 from .posteriors.augmentation import Augmentation
 from .posteriors.averaging import AveragedPrediction, average_predictions
 from .posteriors.one_line import kernel_draws, kernel_error, leave_one_out, predict, to_arviz
@@ -87,6 +91,8 @@ __all__ = [
     "ChunkError",
     "ChunkedRows",
     "CompressedNormal",
+    "Constant",
+    "ConstantBasis",
     "DensePrior",
     "DiagonalPrior",
     "DiscreteRelaxation",
@@ -113,6 +119,8 @@ __all__ = [
     "NystromBasis",
     "Periodic",
     "PeriodicBasis",
+    "Placed",
+    "PlacementReport",
     "Polynomial",
     "PolynomialBasis",
     "Posterior",
@@ -159,6 +167,7 @@ __all__ = [
     "observe_exact",
     "observe_inducing",
     "observe_weights",
+    "place",
     "plots",
     "posterior",
     "posterior_sbc",

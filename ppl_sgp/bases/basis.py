@@ -156,7 +156,7 @@ class Basis(abc.ABC):
         self.check_domain(X)
         with full_precision():
             Phi = self.features(X.astype(checks.common_dtype(X)), jnp)
-        if checks.is_concrete(Phi):
+        if checks.is_concrete(Phi, X):
             self.require_finite(np.asarray(Phi), np.asarray(X))
         return Phi
 

@@ -79,21 +79,31 @@ def compare_with_exact(
     Y, log_weights = Y * np.sqrt(weights)[:, None], 0.5 * float(np.sum(np.log(weights)))
     few, model, basis = posterior.spaced(DRAWS), posterior.model, posterior.statistics.basis
     parameters = few.marginal_parameters("report")
-    covariances = _implied(parameters.prior, basis.host_features(X))
+    Phi = basis.host_features(X)
+    covariances = _implied(parameters.prior, Phi)
     noises = np.asarray(parameters.noise_scale, dtype=np.float64).reshape(few.num_draws, 1)
     root = np.sqrt(weights)
+    means = _prior_means(parameters.prior, few.num_draws, Phi)
+    about = [Y - (root * mean)[:, None] for mean in means]
     values = [
-        _Spectrum.of(root[:, None] * np.asarray(K, dtype=np.float64) * root, Y).log_evidence(1.0, noise)
-        for K, noise in zip(covariances, noises, strict=True)
+        _Spectrum.of(root[:, None] * np.asarray(K, dtype=np.float64) * root, deviation).log_evidence(1.0, noise)
+        for K, noise, deviation in zip(covariances, noises, about, strict=True)
     ]
     index = int(np.argmax(values))
     draw, noise = {name: v[index] for name, v in few.latent.items()}, noises[index]
     fixed = {name for name in ("amplitude", "noise_scale") if hasattr(model, name) and name not in draw}
-    search = _Search(model.kernel_at(draw, basis), X, Y, root, noise, fixed)
+    search = _Search(model.kernel_at(draw, basis), X, about[index], root, noise, fixed)
     same = search.at_run()
     best = max([same, search.best()], key=lambda fit: fit.log_evidence)
     shifted = [fit._replace(log_evidence=fit.log_evidence + log_weights) for fit in (same, best)]
     return Comparison(len(X), values[index] + log_weights, draw, noise, *shifted)
+
+
+def _prior_means(prior: WeightPrior, num_draws: int, Phi: np.ndarray) -> np.ndarray:
+    """Prior means of f at rows with features (k, m) at each draw, (S, k): an exact GP has the same mean."""
+    if prior.mean is None:
+        return np.zeros((num_draws, len(Phi)))
+    return np.broadcast_to(np.asarray(prior.mean, dtype=np.float64), (num_draws, Phi.shape[1])) @ Phi.T
 
 
 @jax.jit

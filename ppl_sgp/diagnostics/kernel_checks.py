@@ -12,9 +12,11 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from ..bases.basis import Basis
 from ..bases.fourier import FourierBasis
 from ..bases.frozen_kernel import FrozenKernelBasis, evaluate
 from ..bases.laplace import LaplaceBasis
+from ..kernels import Sum
 from ..posteriors.posterior import Posterior
 from .exact_comparison import Comparison, compare_with_exact, covariance
 from .finding import Finding
@@ -60,12 +62,13 @@ def median_error(posterior: Posterior, X: np.ndarray | None) -> KernelError:
 
 def kernel_findings(posterior: Posterior, X: np.ndarray | None) -> Iterator[Finding]:
     """Whether the basis has the kernel of the posterior. O(m) a draw and pair of a hundred points."""
-    basis, model = posterior.statistics.basis, posterior.model
+    model = posterior.model
+    basis = _process(posterior.statistics.basis)
     if X is None and isinstance(basis, FrozenKernelBasis):
         return  # these are good near their points only, and where the rows are is not known
     error, ratio, draw, points = median_error(posterior, X)
     if isinstance(basis, FourierBasis):
-        good = _error_when_drawn_for(model.kernel_at(draw, basis), basis, points)
+        good = _error_when_drawn_for(model.kernel_at(draw, posterior.statistics.basis), basis, points)
         poor = error > max(LEAST_ERROR, MOST_RATIO * good) or ratio < LEAST_VARIANCE
         bound = f"{good:.2f} when drawn for it"
         remedy = "Draw the basis closer to the posterior (a list of kernels in `FourierBasis.sample`), or larger."
@@ -108,12 +111,20 @@ def _narrow_box(basis: LaplaceBasis, moments: Any, kernel: Any) -> Iterator[Find
         )
 
 
+def _process(basis: Basis) -> Basis:
+    """The part of a basis that stands for a kernel, if there is one such part beside a level or a trend."""
+    standing = [part for part in basis.unrotated.parts if part.approximates_kernel]
+    return standing[0] if len(standing) == 1 else basis
+
+
 def _error_when_drawn_for(kernel: Any, basis: FourierBasis, points: np.ndarray) -> float:
-    """The relative error of as many random features made for this very kernel."""
-    drawn = FourierBasis.sample(jax.random.key(0), kernel, basis.num_features, basis.input_dim, centre=basis.centre)
-    features = drawn.host_features(points) * np.exp(np.asarray(drawn.weight_prior(kernel).log_variance) / 2)
-    K = evaluate(covariance, kernel, points, np)
-    return float(np.linalg.norm(features @ features.T - K) / np.linalg.norm(K))
+    """The relative error of as many random features made for this very kernel; of a level beside it there is none."""
+    random = [term for term in kernel.terms if term.has_spectrum]
+    process = random[0] if len(random) == 1 else Sum(tuple(random))
+    drawn = FourierBasis.sample(jax.random.key(0), process, basis.num_features, basis.input_dim, centre=basis.centre)
+    features = drawn.host_features(points) * np.exp(np.asarray(drawn.weight_prior(process).log_variance) / 2)
+    K, of_process = (evaluate(covariance, each, points, np) for each in (kernel, process))
+    return float(np.linalg.norm(features @ features.T - of_process) / np.linalg.norm(K))
 
 
 def exact_findings(

@@ -176,7 +176,7 @@ def prior_findings(posterior: Posterior) -> Iterator[Finding]:
 def _has_constant(posterior: Posterior) -> bool:
     """Whether a constant is among the features, or added to the kernel of an exact GP."""
     if not isinstance(posterior.data, Rows):
-        return bool(posterior.data.basis.constant_features.any())
+        return bool(posterior.data.basis.unrotated.constant_features.any())
     parameters = posterior.draws.structure()
     terms = parameters.kernel.terms if isinstance(parameters, KernelParameters) else ()
     return any(isinstance(term, FeatureKernel) and term.basis.constant_features.any() for term in terms)

@@ -19,7 +19,7 @@ from ..sites.tracing import draw_once, trace_at
 from ..statistics.from_data import sufficient_statistics
 from ..statistics.kept_rows import Rows
 from ..statistics.statistics import SufficientStatistics
-from .subset import OnSubset, Subset, fit_exact, observed_by
+from .exact_on_subset import OnSubset, Subset, fit_exact, observed_by
 
 #: Draws around a fit of which proposals are made.
 DRAWS = 256

@@ -1,94 +1,57 @@
-"""A model of statistics, asked with an exact GP on some of the rows: its hyper-priors and its kernel, and no basis."""
+"""Which rows hyperparameters are found on: some from everywhere, some that are neighbours of each other."""
 
 from __future__ import annotations
 
-import dataclasses
-from typing import Any
-
-import jax
-import jax.numpy as jnp
 import numpy as np
-import numpyro
-from numpyro import handlers
-from numpyro.infer.util import log_density
+from scipy.spatial import KDTree
 
-from .._internal.compiled import Compiled
-from .._internal.pytree import pytree_dataclass
-from ..evidence import exact
-from ..inference.evidence_fit import EvidenceFit, fit_evidence
-from ..models.kernel_model import KernelModel
-from ..sites.sparse_gp import SparseGP
-from ..sites.tracing import draw_once, is_latent
-from ..statistics.kept_rows import Rows
-from ..statistics.statistics import SufficientStatistics
-
-#: Common factors of the lengthscales that are tried first; a gap in an input stretches scales a hundredfold.
-FACTORS = 2.0 ** np.arange(-9, 4)
+#: Neighbours that are chosen together, and most inputs that vary for neighbours to be near.
+WINDOW, MOST_INPUTS = 25, 3
+#: Rows that spacings are taken from, to compare distances along different inputs.
+SPACED = 20_000
 
 
-@pytree_dataclass
-class Subset:
-    """Some rows, and statistics of all that say where the hyper-priors are."""
+def chosen_rows(rng: np.random.Generator, X: np.ndarray, count: int) -> np.ndarray:
+    """Numbers of at most ``count`` rows, in increasing order.
 
-    rows: Rows
-    statistics: SufficientStatistics
+    Up to three inputs, half of the rows are windows of neighbours: rows spread over a long series are further apart
+    than its period, and say nothing of it. Chosen by X alone, so that no outcome is preferred.
 
-    @property
-    def output_scale(self) -> Any:
-        """Root mean square of y over all rows."""
-        return self.statistics.output_scale
-
-
-@dataclasses.dataclass(frozen=True)
-class OnSubset:
-    """The exact GP of a model: a NumPyro model of one argument, a :class:`Subset`."""
-
-    model: KernelModel
-
-    def __call__(self, data: Subset) -> None:
-        """Sample the model's hyperparameters, and observe the rows in place of the statistics."""
-        with handlers.block(hide_fn=lambda site: not is_latent(site)):
-            trace = handlers.trace(self.model).get_trace(data.statistics)
-        values = {name: site["value"] for name, site in trace.items() if is_latent(site)}
-        noise_scale = observed_by(trace).noise_scale
-        kernel = self.model.kernel_at(values, data.statistics.basis)
-        numpyro.factor("exact", exact.evaluate(data.rows, kernel, noise_scale, data.rows.values))
-
-
-def observed_by(trace: dict[str, Any]) -> SparseGP:
-    """The distribution of the one observed site of a model of statistics."""
-    found = [site["fn"] for site in trace.values() if isinstance(site.get("fn"), SparseGP)]
-    if len(found) != 1:
-        raise ValueError(
-            f"adapt_features: the model must observe the statistics at one site, by `sgp.observe`; it has {len(found)}."
-        )
-    return found[0]
-
-
-def fit_exact(model: KernelModel, subset: Subset) -> EvidenceFit:
-    """Hyperparameters of the exact GP under the model's hyper-priors. O(k³) an evaluation for k rows.
-
-    From the prior medians, and from the best of several common factors of the lengthscales.
+    :param X: inputs (n, d).
     """
-    exact_model = OnSubset(model)
-    sites = draw_once(exact_model, subset)
-    first = {name: _median(site) for name, site in sites.items() if is_latent(site)}
-    if "lengthscale" not in first:
-        return fit_evidence(exact_model, subset, num_starts=4)  # type: ignore[arg-type]
-    density = Compiled(_density_at, exact_model)
-    starts = [{**first, "lengthscale": factor * first["lengthscale"]} for factor in FACTORS]
-    values = [float(density(subset, start)) for start in starts]
-    order = np.argsort([value if np.isfinite(value) else -np.inf for value in values])
-    far = abs(np.log2(FACTORS[order[-1]])) > 1.5  # else both starts end at the same maximum
-    chosen = [starts[order[-1]], *([first] if far else [])]
-    fits = [fit_evidence(exact_model, subset, init=start) for start in chosen]  # type: ignore[arg-type]
-    return max(fits, key=lambda fit: fit.log_joint)
+    if len(X) <= count:
+        return np.arange(len(X))
+    columns = np.flatnonzero(np.ptp(X, axis=0) > 0)
+    if not 0 < len(columns) <= MOST_INPUTS:
+        return np.sort(rng.choice(len(X), count, replace=False))
+    spread = rng.choice(len(X), count // 2, replace=False)
+    Z = X[:, columns]
+    unit = spacing_scale(Z[rng.choice(len(X), min(len(X), SPACED), replace=False)])
+    Z = Z / np.where(unit > 0, unit, np.ptp(Z, axis=0))
+    centres = rng.choice(len(X), -(-(count - len(spread)) // WINDOW), replace=False)
+    near = KDTree(Z).query(Z[centres], k=min(WINDOW, len(X)))[1]
+    together = rng.permutation(np.setdiff1d(near, spread))[: count - len(spread)]
+    return np.sort(np.concatenate([spread, together]))
 
 
-def _median(site: dict[str, Any]) -> jax.Array:
-    """The median of a prior, by draws: the same ones each time."""
-    return jnp.median(site["fn"].sample(jax.random.key(0), (101,)), axis=0)
+def spacing_scale(X: np.ndarray) -> np.ndarray:
+    """The standard deviation that each input would have if its values were spaced evenly at their median gap, (d,).
+
+    Neither a gap nor one wrong value moves it far, unlike the standard deviation. Zero for an input that never varies.
+    """
+
+    def of_column(values: np.ndarray) -> float:
+        distinct = np.unique(values)
+        return float(np.median(np.diff(distinct))) * len(distinct) / 12**0.5 if len(distinct) > 1 else 0.0
+
+    return np.array([of_column(column) for column in X.T])
 
 
-def _density_at(model: Any, data: Any, values: dict[str, Any]) -> jax.Array:
-    return log_density(model, (data,), {}, values)[0]
+def distinct_rows(rng: np.random.Generator, X: np.ndarray, count: int, sample: int) -> np.ndarray:
+    """At most ``count`` rows of X, in random order, no two alike; from at most ``sample`` of them.
+
+    :param X: inputs (n, d).
+    """
+    chosen = rng.choice(len(X), min(len(X), sample), replace=False)
+    first = np.sort(np.unique(X[chosen], axis=0, return_index=True)[1])
+    return X[chosen[first[:count]]]

@@ -12,7 +12,7 @@ from scipy.stats import lognorm, multivariate_normal
 
 import ppl_sgp as sgp
 from ppl_sgp.placement.adaptive_rounds import Rounds
-from ppl_sgp.placement.subset import OnSubset, Subset
+from ppl_sgp.placement.exact_on_subset import OnSubset, Subset
 
 pytestmark = [pytest.mark.float64_only, pytest.mark.relaxed_promotion]
 KEY = jax.random.key(1)

@@ -1,0 +1,190 @@
+"""Lengthscales, amplitude and noise: the maximum a posteriori of an exact GP on some of the rows.
+
+The GP has an unknown level: its kernel is ``a²(1 + k(x, z))``, k of unit amplitude, for y about its mean.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy.optimize import minimize
+
+from ..evidence import exact
+from ..inference.maximise import Objective
+from ..kernels import Constant, Kernel, SquaredExponential
+from ..kernels.hyperprior_scales import NOISE_SHARE, lengthscale_prior
+from ..statistics.kept_rows import Rows
+from .prior import LogPrior
+from .starts import starting_points
+from .subset import chosen_rows, spacing_scale
+
+#: Rows on which starts are tried and improved, and iterations on these and on all rows that are looked at.
+FEW_ROWS, FEW_ITERATIONS, MOST_ITERATIONS = 300, 60, 60
+#: Relative gain of a step of L-BFGS below which it ends.
+TOLERANCE = 1e-7
+#: How far lengthscales and amplitude may be from their prior medians, and the noise from y, in logarithms.
+FAR, LEAST_NOISE, MOST_NOISE = 12.0, np.log(1e-5), np.log(10.0)
+
+Family = Callable[..., Kernel]
+
+
+class Hyperparameters(NamedTuple):
+    """What an exact GP found.
+
+    :ivar family: the class of the kernel.
+    :ivar lengthscale: (d,), units of x.
+    :ivar amplitude: standard deviation of f and of its level, units of y.
+    :ivar noise_scale: standard deviation of the noise of a row of average weight, units of y.
+    :ivar log_evidence: of the rows that were looked at, in nats.
+    :ivar num_rows: how many these are.
+    :ivar complete: false if the search was interrupted.
+    """
+
+    family: Family
+    lengthscale: np.ndarray
+    amplitude: float
+    noise_scale: float
+    log_evidence: float
+    num_rows: int
+    complete: bool
+
+    def __str__(self) -> str:
+        lengthscales = ", ".join(f"{value:.3g}" for value in self.lengthscale)
+        return (
+            f"Exact GP on {self.num_rows:,} rows: {getattr(self.family, '__name__', 'kernel')}, lengthscales "
+            f"[{lengthscales}], amplitude {self.amplitude:.3g}, noise {self.noise_scale:.3g}; log evidence "
+            f"{self.log_evidence:.1f}."
+        )
+
+    def unit_kernel(self, factor: float = 1.0) -> Kernel:
+        """The kernel of amplitude one, with lengthscales multiplied by a factor."""
+        return self.family(factor * self.lengthscale, np.float64(1.0))
+
+
+def find_hyperparameters(
+    rng: np.random.Generator,
+    families: Sequence[Family],
+    rows: Rows,
+    prior: LogPrior,
+    progress: Callable[[str], None],
+) -> list[Hyperparameters]:
+    """Those of each family, the best first. O(k³) a step for k rows; deterministic given the generator.
+
+    Interrupted, what is best so far, not complete.
+
+    :param rows: the k rows to look at, with a y of mean about zero.
+    :param progress: told of each step, in words.
+    """
+    few = chosen_rows(rng, rows.X, FEW_ROWS)
+    weights = None if rows.row_weights is None else rows.row_weights[few]
+    small = Rows(rows.X[few], rows.y[few], weights)
+    spaced, median = spacing_scale(small.X), np.exp(prior.centre[:-2])
+    with jax.enable_x64(True):
+        spaced = np.where(spaced > 0, np.asarray(lengthscale_prior(spaced)[0]), median)
+    found: list[Hyperparameters] = []
+    for family in families:
+        name = getattr(family, "__name__", "kernel")
+        with jax.enable_x64(True):  # whatever JAX's precision
+            progress(f"{name}: lengthscales to start from")
+            best = _best(family, small, prior, starting_points(family, small, prior, (median, spaced)), FEW_ITERATIONS)
+            if best.complete and rows.num_rows > small.num_rows:
+                progress(f"{name}: exact GP on {rows.num_rows:,} rows")
+                best = _best(family, rows, prior, [best.point], MOST_ITERATIONS)
+        theta = np.exp(best.point + prior.centre)
+        evidence = best.value - float(prior(best.point))
+        found.append(
+            Hyperparameters(
+                family, theta[:-2], float(theta[-2]), float(theta[-1]), evidence, best.num_rows, best.complete
+            )
+        )
+        if not best.complete:
+            break
+    return sorted(found, key=lambda each: -each.log_evidence / each.num_rows)
+
+
+class _Best(NamedTuple):
+    """The best point, in coordinates of the prior, with its log density, that of the rows it was found on."""
+
+    point: np.ndarray
+    value: float
+    num_rows: int
+    complete: bool
+
+
+def _best(family: Family, rows: Rows, prior: LogPrior, starts: list[np.ndarray], iterations: int) -> _Best:
+    """The best of the ends of L-BFGS from all starts; interrupted, the best point so far."""
+    d = rows.input_dim
+    lower = np.array([-FAR] * (d + 1) + [LEAST_NOISE - np.log(NOISE_SHARE)])
+    upper = np.array([FAR] * (d + 1) + [MOST_NOISE - np.log(NOISE_SHARE)])
+
+    def evaluate(point: np.ndarray) -> tuple[float, np.ndarray]:
+        value, gradient = _density(family, rows, prior.centre, prior.spread, point)
+        return float(value), np.asarray(gradient)
+
+    objective, complete = Objective(evaluate, float(np.finfo(np.float64).eps)), True
+    options = {"maxiter": iterations, "ftol": TOLERANCE}
+    bounds = list(zip(lower, upper, strict=True))
+    try:
+        for start in starts:
+            start = np.clip(start, lower, upper)
+            minimize(objective.negative, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
+    except KeyboardInterrupt:
+        if not np.isfinite(objective.best_value):
+            raise
+        complete = False
+    if not np.isfinite(objective.best_value):
+        raise ValueError(
+            f"place: the evidence of an exact GP with {getattr(family, '__name__', 'this kernel')} is not finite at "
+            "any start. Rescale inputs of extreme size, or pass another `kernel`."
+        )
+    return _Best(objective.best_x, objective.best_value, rows.num_rows, complete)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _density(family: Family, rows: Rows, centre: Any, spread: Any, point: Any) -> tuple[jax.Array, jax.Array]:
+    """Log evidence of the rows plus log prior of the coordinates, and the gradient in these."""
+
+    def value(point: jax.Array) -> jax.Array:
+        theta = jnp.exp(point + centre)
+        kernel = family(theta[:-2], theta[-2]) + Constant(theta[-2])
+        return exact.evaluate(rows, kernel, theta[-1], rows.y) - 0.5 * jnp.sum((point / spread) ** 2)
+
+    return jax.value_and_grad(value)(point)
+
+
+def kernel_families(kernel: Any) -> tuple[Family, ...]:
+    """The classes that were asked for; what cannot be placed is refused."""
+    given = (
+        (SquaredExponential,) if kernel is None else tuple(kernel) if isinstance(kernel, list | tuple) else (kernel,)
+    )
+    for family in given:
+        _check_family(family)
+    if not given:
+        raise ValueError("place: `kernel` is an empty list. Leave it out, or pass classes such as sgp.Matern52.")
+    return given
+
+
+def _check_family(family: Any) -> None:
+    if isinstance(family, Kernel) or not callable(family):
+        got = f"one of {type(family).__name__}" if isinstance(family, Kernel) else repr(family)
+        raise ValueError(
+            f"place: `kernel` must be a class such as sgp.Matern52, a function of lengthscales and amplitude, or a "
+            f"list of these to choose among; got {got}. Its hyperparameters are what `place` finds."
+        )
+    try:
+        made = family(np.array([1.0, 2.0]), np.float64(1.0))
+        made = made if isinstance(made, Kernel) and np.isfinite(np.asarray(made(np.zeros((1, 2))))).all() else None
+    except (TypeError, ValueError):
+        made = None
+    if made is None or any(len(part.terms) > 1 for part in made.factors):
+        raise ValueError(
+            f"place: {getattr(family, '__name__', family)} does not make a kernel, which is no sum, of lengthscales "
+            "(d,) and an amplitude. Pass sgp.SquaredExponential, a Matern class, sgp.RationalQuadratic, or a function "
+            "such as `lambda lengthscale, amplitude: sgp.Matern52(lengthscale, amplitude)`. For sums, seasons and "
+            "trends make a basis for each term and `sgp.stack` them."
+        )

@@ -1,0 +1,58 @@
+"""Where the search for hyperparameters starts: lengthscales of very different sizes, tried on a few hundred rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from ..bases.frozen_kernel import covariances, evaluate
+from ..statistics.kept_rows import Rows
+from .prior import LogPrior
+
+#: Common factors of the lengthscales that are tried, an octave apart.
+FACTORS = 2.0 ** np.arange(-10, 5)
+#: Ratios of the variance of the noise to that of f.
+RATIOS = np.geomspace(1e-8, 1e4, 49)
+#: How many starts there are, and by which factor their lengthscales differ at least.
+STARTS, APART = 3, 3.0
+
+
+def starting_points(family: Any, rows: Rows, prior: LogPrior, scales: tuple[np.ndarray, ...]) -> list[np.ndarray]:
+    """The best starts, in coordinates of the prior, (d + 2,): lengthscales, amplitude and noise.
+
+    The amplitude and the noise are the best for the lengthscales. O(k³) for each of some 30 tries.
+
+    :param rows: k rows with a y of mean zero.
+    :param scales: lengthscales (d,) of which multiples are tried.
+    """
+    lengthscales = [scale * factor for scale in scales for factor in FACTORS]
+    with threadpool_limits(limits=1, user_api="blas"):  # threads that wait for each other are slower at this size
+        tried = [(_profiled(family, rows, prior, lengthscale), lengthscale) for lengthscale in lengthscales]
+    tried.sort(key=lambda entry: -entry[0][0])
+    kept: list[tuple[np.ndarray, np.ndarray]] = []
+    for (value, amplitude, noise), lengthscale in tried:
+        far = all(np.max(np.abs(np.log(lengthscale / other))) > np.log(APART) for _, other in kept)
+        if np.isfinite(value) and far:
+            kept.append((np.concatenate([np.log(lengthscale), np.log([amplitude, noise])]), lengthscale))
+        if len(kept) == STARTS:
+            break
+    return [start - prior.centre for start, _ in kept] or [np.zeros(len(prior.centre))]
+
+
+def _profiled(family: Any, rows: Rows, prior: LogPrior, lengthscale: np.ndarray) -> tuple[float, float, float]:
+    """Log density with the best amplitude and noise that are tried, and these."""
+    root = np.sqrt(rows.weights)
+    K = 1 + evaluate(covariances, (family(lengthscale, np.float64(1.0)), rows.X), rows.X, np)
+    eigenvalues, vectors = np.linalg.eigh(root[:, None] * K * root)
+    squares = (vectors.T @ (root * rows.y)) ** 2
+    variances = eigenvalues.clip(0) + RATIOS[:, None]
+    square = np.mean(squares / variances, axis=1)
+    values = -0.5 * (len(root) * np.log(square) + np.sum(np.log(variances), axis=1))
+    logs = np.stack([0.5 * np.log(square), 0.5 * np.log(square * RATIOS)], axis=1)
+    points = np.concatenate([np.broadcast_to(np.log(lengthscale), (len(logs), len(lengthscale))), logs], axis=1)
+    values = values + prior(points - prior.centre)
+    best = int(np.argmax(values))
+    amplitude, noise = np.exp(logs[best])
+    return float(values[best]), float(amplitude), float(noise)

@@ -140,9 +140,19 @@ def fit_inducing(
             raise
         converged, message = False, INTERRUPTED
     if not converged:
-        remedy = "This is the best point so far." if message == INTERRUPTED else "Raise `max_iterations`."
-        checks.warn(f"{OWNER} has not converged: {message}. {remedy}")
+        checks.warn(f"{OWNER} has not converged: {message}. {_remedy(message)}")
     return run.result(converged, message)
+
+
+def _remedy(message: str) -> str:
+    if message == INTERRUPTED:
+        return "This is the best point so far."
+    if message.startswith("the iteration limit"):
+        return "Raise `max_iterations`."
+    return (
+        "Points close to each other, or to a kernel's kinks, leave few digits; the best point seen is returned. Fewer "
+        'points or `schedule="fix"` converge more surely.'
+    )
 
 
 def _follow(run: _Run, schedule: str, theta: np.ndarray, max_iterations: int, per_round: int) -> Maximum:

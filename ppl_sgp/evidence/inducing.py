@@ -60,12 +60,13 @@ def inducing_evidence(
 
     .. doctest::
 
-        >>> import numpy as np, ppl_sgp as sgp
+        >>> import jax, numpy as np, ppl_sgp as sgp
         >>> X = np.linspace(0, 1, 200)[:, None]
         >>> rows = sgp.rows(X, np.sin(6 * X[:, 0]))
         >>> kernel, Z = sgp.SquaredExponential(0.3), np.linspace(0, 1, 8)[:, None]
-        >>> bound = sgp.inducing_evidence(rows, kernel, Z, noise_scale=0.1)
-        >>> bool(0 < sgp.inducing_upper_bound(rows, kernel, Z, noise_scale=0.1) - bound < 0.1)
+        >>> with jax.enable_x64(True):  # or numpyro.enable_x64() at the start
+        ...     bound = sgp.inducing_evidence(rows, kernel, Z, noise_scale=0.1)
+        ...     bool(0 < sgp.inducing_upper_bound(rows, kernel, Z, noise_scale=0.1) - bound < 0.1)
         True
     """
     owner = "inducing_evidence"
@@ -90,11 +91,12 @@ def inducing_upper_bound(rows: Rows | ChunkedRows, kernel: Kernel, Z: Any, noise
 
     .. doctest::
 
-        >>> import numpy as np, ppl_sgp as sgp
+        >>> import jax, numpy as np, ppl_sgp as sgp
         >>> rows = sgp.rows(np.array([[0.0], [1.0]]), np.array([0.3, -0.4]))
         >>> Z, kernel = np.array([[0.5]]), sgp.Matern32(1.0)
-        >>> sgp.inducing_upper_bound(rows, kernel, Z, 0.5) > sgp.inducing_evidence(rows, kernel, Z, 0.5)
-        Array(True, dtype=bool)
+        >>> with jax.enable_x64(True):
+        ...     bool(sgp.inducing_upper_bound(rows, kernel, Z, 0.5) > sgp.inducing_evidence(rows, kernel, Z, 0.5))
+        True
     """
     owner = "inducing_upper_bound"
     check_arguments(owner, rows, kernel, Z, noise_scale, "vfe")

@@ -122,7 +122,8 @@ def fit_inducing(
         >>> import jax, numpy as np, ppl_sgp as sgp
         >>> X = np.linspace(0, 1, 200)[:, None]
         >>> rows = sgp.rows(X, np.sin(9 * X[:, 0]) + 0.1 * np.cos(77 * X[:, 0]))
-        >>> fit = sgp.fit_inducing(jax.random.key(0), rows, num_points=10)
+        >>> with jax.enable_x64(True):  # or numpyro.enable_x64() at the start
+        ...     fit = sgp.fit_inducing(jax.random.key(0), rows, num_points=10)
         >>> fit.converged, len(fit.points), bool(0.05 < fit.noise_scale < 0.1)
         (True, 10, True)
     """

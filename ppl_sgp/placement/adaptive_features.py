@@ -114,12 +114,13 @@ def adapt_features(
     .. doctest::
 
         >>> import jax, numpy as np, ppl_sgp as sgp
-        >>> X = np.linspace(0, 300, 150)[:, None]
-        >>> y = np.sin(X[:, 0] ** 1.5 / 90) + 0.1 * np.cos(77 * X[:, 0])
-        >>> with jax.enable_x64(True):
-        ...     adapted = sgp.adapt_features(jax.random.key(0), X, y, num_features=1000, max_rounds=1)
-        >>> len(adapted.trace), adapted.too_poor, bool(5 < adapted.exact.lengthscale < 20)
-        (1, False, True)
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.uniform(0, 10, (200, 2))
+        >>> y = np.sin(0.6 * X[:, 0]) + np.cos(X[:, 1]) + 0.3 * rng.standard_normal(200)
+        >>> with jax.enable_x64(True):  # or numpyro.enable_x64() at the start
+        ...     adapted = sgp.adapt_features(jax.random.key(0), X, y, num_features=200)
+        >>> adapted.settled, adapted.too_poor
+        (True, False)
     """
     owner = "adapt_features"
     key, all_rows = random_key(key, owner), KeptRows(*validated(None, X, y, row_weights, owner))

@@ -82,10 +82,11 @@ def place(
         >>> import jax, numpy as np, ppl_sgp as sgp
         >>> x = np.linspace(0, 700, 120)[:, None]
         >>> y = 300 + np.sin(2 * np.pi * x[:, 0] / 40) + 0.15 * np.cos(77 * np.arange(120.0) ** 2)
-        >>> placed = sgp.place(jax.random.key(0), x, y)
+        >>> with jax.enable_x64(True):  # or numpyro.enable_x64() at the start
+        ...     placed = sgp.place(jax.random.key(0), x, y)
+        ...     prediction = sgp.predict(placed.model, placed.fit.samples, placed.statistics, x[:3])
         >>> bool(0.05 < placed.noise_scale < 0.2), bool(3 < placed.kernel.lengthscale[0] < 30)
         (True, True)
-        >>> prediction = sgp.predict(placed.model, placed.fit.samples, placed.statistics, x[:3])
         >>> prediction.mean.round().tolist()
         [300.0, 301.0, 301.0]
     """

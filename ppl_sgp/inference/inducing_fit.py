@@ -124,7 +124,7 @@ def fit_inducing(
         >>> rows = sgp.rows(X, np.sin(9 * X[:, 0]) + 0.1 * np.cos(77 * X[:, 0]))
         >>> with jax.enable_x64(True):  # or numpyro.enable_x64() at the start
         ...     fit = sgp.fit_inducing(jax.random.key(0), rows, num_points=10)
-        >>> fit.converged, len(fit.points), bool(0.05 < fit.noise_scale < 0.1)
+        ...     fit.converged, len(fit.points), bool(0.05 < fit.noise_scale < 0.1)
         (True, 10, True)
     """
     run = _Run(random_key(key, OWNER), rows, kernel_family, num_points, method, blocks, progress, max_memory)

@@ -85,10 +85,8 @@ def place(
         >>> with jax.enable_x64(True):  # or numpyro.enable_x64() at the start
         ...     placed = sgp.place(jax.random.key(0), x, y)
         ...     prediction = sgp.predict(placed.model, placed.fit.samples, placed.statistics, x[:3])
-        >>> bool(0.05 < placed.noise_scale < 0.2), bool(3 < placed.kernel.lengthscale[0] < 30)
-        (True, True)
-        >>> prediction.mean.round().tolist()
-        [300.0, 301.0, 301.0]
+        ...     bool(0.05 < placed.noise_scale < 0.2), prediction.mean.round().tolist()
+        (True, [300.0, 301.0, 301.0])
     """
     key = random_key(key, "place")
     families = kernel_families(kernel)

@@ -7,12 +7,14 @@ hyperparameters), a :class:`FunctionPosteriors` answers the same questions, and 
 from __future__ import annotations
 
 import abc
-from collections.abc import Iterator, Sequence
+import functools
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 import jax
 import numpy as np
 
+from .._internal.batching import full_precision
 from .site_draws import SiteDraws
 
 #: Moments of f at some rows, (b, q, rows) each.
@@ -168,6 +170,24 @@ class ComputedPosteriors(FunctionPosteriors):
     def __getstate__(self) -> dict:
         """Without the factors, which are computed anew."""
         return {**self.__dict__, "_kept": None}
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def mapped(function: Callable[..., Any], shared: Any, draws: Any, rows: Any) -> Any:
+    """A function of each draw, with what all share."""
+    # Mapped, not vmapped: on a CPU batched factorisations and solves are much slower than one at a time.
+    with full_precision():
+        return jax.lax.map(lambda each: function(shared, each, rows), draws)
+
+
+def covariance_root(covariance: np.ndarray, noise: np.ndarray) -> np.ndarray:
+    """A root of a covariance with noise on its diagonal; of one that is singular to rounding by its eigenvectors."""
+    total = covariance + np.diag(noise)
+    try:
+        return np.linalg.cholesky(total)
+    except np.linalg.LinAlgError:
+        values, vectors = np.linalg.eigh(total)
+        return vectors * np.sqrt(values.clip(min=0))
 
 
 def require_finite(parts: Sequence[np.ndarray], noise_scale: np.ndarray, indices: np.ndarray, dtype: np.dtype) -> None:

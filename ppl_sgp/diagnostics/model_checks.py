@@ -195,7 +195,7 @@ def domain_findings(data: Data, X_new: Any) -> Iterator[Finding]:
             f"({lower[worst]:.4g} to {upper[worst]:.4g}).",
             _beyond(data.basis)
             if isinstance(data, SufficientStatistics)
-            else "The GP returns to its prior there, within a lengthscale or two: what it says is what the kernel says.",
+            else "The GP returns to its prior there, within a lengthscale or two, and says what the kernel says.",
         )
 
 

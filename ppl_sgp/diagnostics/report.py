@@ -134,13 +134,13 @@ def report(
 
 def _of_rows(posterior: Posterior) -> tuple[list[Finding], list[str]]:
     """What is wrong with the noise, or with inducing points, and what could not be checked of them."""
-    parameters = posterior.parameters()
-    findings = [*noise_findings(posterior.data, parameters.noise_scale)]
-    if not isinstance(parameters, InducingParameters):
+    parameters, rows = posterior.parameters(), posterior.data
+    findings = [*noise_findings(rows, parameters.noise_scale)]
+    if isinstance(rows, SufficientStatistics) or not isinstance(parameters, InducingParameters):
         return findings, []
-    if posterior.data.num_outputs > 1 or parameters.method == "pitc":
+    if rows.num_outputs > 1 or parameters.method == "pitc":
         return findings, ["whether there are enough inducing points; that is known of one output, and not of PITC."]
-    return [*findings, *point_findings(posterior.data, parameters)], []
+    return [*findings, *point_findings(rows, parameters)], []
 
 
 def _of_basis(posterior: Posterior, rows: RowArrays | None) -> tuple[list[Finding], list[str]]:

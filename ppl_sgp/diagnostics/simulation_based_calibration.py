@@ -56,8 +56,8 @@ def simulation_based_calibration(
     O(simulations · steps · evidence): of statistics, whatever the number of rows.
 
     :param model: a NumPyro model of one argument, the statistics, all of whose priors are proper.
-    :param statistics: the inputs and the basis of the study, or of an exact GP or inducing points the rows; their outputs set default
-        priors, and no more.
+    :param statistics: the inputs and the basis of the study, or of an exact GP or inducing points
+        the rows; their outputs set default priors, and no more.
     :param key: a JAX random key.
     :param num_simulations: number of truths.
     :param generator: the model that truths and data are drawn from, if another: to see the check fail.
@@ -71,8 +71,8 @@ def simulation_based_calibration(
     :param progress: show a progress bar. Default: only at a terminal.
     :return: integer ranks by latent site, with a first dimension ``simulation``, then those of the site; and
         ``diverging``, divergences of each chain of NUTS after warm-up. :func:`rank_uniformity` tests them.
-    :raises ValueError: for a site that observes a bound, priors that are improper, discrete sites without a ``kernel``, and numbers that are not
-        positive integers.
+    :raises ValueError: for a site that observes a bound, priors that are improper, discrete sites without a ``kernel``,
+        and numbers that are not positive integers.
 
     .. doctest::
 

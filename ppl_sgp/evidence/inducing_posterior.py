@@ -1,8 +1,10 @@
 """What rows say of f at inducing points: weights ``w ~ N(B⁻¹r, B⁻¹)`` of whitened features ``v(x) = L⁻¹k(Z, x)``.
 
 With ``B = I + VΛ⁻¹Vᵀ`` and ``r = VΛ⁻¹y``, all methods share ``f(x) = v(x)ᵀw + e(x)`` at new rows, e of variance
-``k(x, x) − ‖v(x)‖²`` (Titsias 2009; Snelson & Ghahramani 2006; Hughes-Hallett 2022, eq 2.11). Without row i its residual
-is ``dᵢ/Pᵢᵢ`` and its variance ``1/Pᵢᵢ`` (Rasmussen & Williams 2006, eqs 5.10-5.12), with ``P = (Q + Λ)⁻¹ = Λ⁻¹ − Λ⁻¹VᵀB⁻¹VΛ⁻¹`` (Woodbury) and ``d = Py = Λ⁻¹(y − VᵀB⁻¹r)``.
+``k(x, x) − ‖v(x)‖²`` (Titsias 2009; Snelson & Ghahramani 2006; Hughes-Hallett 2022, eq 2.11). Without row i its
+residual is ``dᵢ/Pᵢᵢ`` and its variance ``1/Pᵢᵢ`` (Rasmussen & Williams 2006, eqs 5.10-5.12), with (Woodbury)
+
+    P = (Q + Λ)⁻¹ = Λ⁻¹ − Λ⁻¹VᵀB⁻¹VΛ⁻¹,  d = Py = Λ⁻¹(y − VᵀB⁻¹r).
 """
 
 from __future__ import annotations

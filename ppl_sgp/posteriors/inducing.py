@@ -118,7 +118,7 @@ class InducingDraws:
         """The same with what the points lack drawn for each row by itself, some rows at a time."""
         _, q, m = self.factors.loc.shape
         weights, result = rng.standard_normal((q, m)), np.empty((q, len(rows.X)))
-        for block in row_blocks(len(rows.X), rows.at_once):
+        for block in row_blocks(len(rows.X), rows.at_once or len(rows.X)):
             found = mapped(_independent_moments, None, self.factors, rows.X[block])
             mean, halves, lacking = (np.asarray(each)[0] for each in found)
             variance = float(rows.residual) * lacking + self.noise_scale[0, :, None] ** 2 * noise[block]
@@ -244,7 +244,7 @@ def _independent_moments(_: None, each: PointFactors, X_new: Any) -> tuple[jax.A
 
 def _joint_moments(_: None, each: PointFactors, X_new: Any) -> tuple[jax.Array, ...]:
     """The same with the covariance (k, k) that the points lack."""
-    mean, halves, _ = _independent_moments(None, each, X_new)
+    mean, halves, _lacking = _independent_moments(None, each, X_new)
     V = each.parameters.whitened(X_new)
     return mean, halves, each.parameters.kernel(X_new) - V.T @ V
 

@@ -288,9 +288,10 @@ class Posterior:
 
         :param path: the file; an existing one is replaced only once the new one is complete.
         """
+        parts = self.data.parts
         run = self.run.stored(site_dims(self.run))
         stored = StoredPosterior(run, self.parameters(), self.site, self.latent_names)
-        write(path, {"posterior": stored, **self.data.parts})
+        write(path, {"posterior": stored, **parts})
 
 
 def posterior(
@@ -306,8 +307,8 @@ def posterior(
     :param model: the NumPyro model, of one argument.
     :param draws: a NumPyro ``MCMC`` after its run; or draws by site name with the draws along the first axis, as
         ``mcmc.get_samples()``; or what :func:`~ppl_sgp.fit_evidence` found, a single draw.
-    :param statistics: the argument of the model, usually the statistics, or of an exact GP or inducing points the rows; or
-        several, in a tuple or a dictionary.
+    :param statistics: the argument of the model, usually the statistics, or of an exact GP or inducing points the
+        rows; or several, in a tuple or a dictionary.
     :param site: name of the observed site; needed only if the model has several.
     :param max_memory: bytes that intermediate results may take.
     :raises ValueError: if the model has no such site, or draws of one of its latent sites are missing or misshaped.

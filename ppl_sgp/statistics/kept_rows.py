@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable
 from typing import Any
 
@@ -50,6 +51,10 @@ class KeptOutputs:
         mean = self.weights @ self.y**2 / self.num_rows
         return mean**0.5
 
+    def _with_outputs(self, values: Any) -> Any:
+        """Rows with other outputs, in the shape of :attr:`values`: a value of the site that observes them."""
+        return dataclasses.replace(self, y=values.T)  # type: ignore[type-var]
+
     def __repr__(self) -> str:
         shape = f"num_rows={self.num_rows}, input_dim={self.input_dim}, num_outputs={self.num_outputs}"
         return f"{type(self).__name__}({shape})"
@@ -92,10 +97,6 @@ class Rows(KeptOutputs):
     def input_range(self) -> tuple[Any, Any]:
         """Least and largest value of each input, shape (d,) each."""
         return self.X.min(axis=0), self.X.max(axis=0)
-
-    def _with_outputs(self, values: Any) -> Rows:
-        """Rows with other outputs, in the shape of :attr:`values`: a value of the site that observes them."""
-        return Rows(self.X, values.T, self.row_weights)
 
     @property
     def parts(self) -> dict[str, Any]:

@@ -244,6 +244,7 @@ def check_arguments(owner: str, rows: Any, kernel: Any, Z: Any, noise_scale: Any
         raise ValueError(f"{owner}: `method` must be one of {METHODS}; got {method!r}.")
     checks.positive("noise_scale", noise_scale, owner)
     check_points(owner, Z, rows.input_dim)
+    Z = Z if hasattr(Z, "dtype") else np.asarray(Z)
     dtype = checks.common_dtype(*jax.tree.leaves(kernel), Z, noise_scale)
     if dtype != jnp.float64:
         raise ValueError(

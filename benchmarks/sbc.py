@@ -3,8 +3,8 @@
 `sgp.simulation_based_calibration` draws hyperparameters from the prior, lets the observed site draw what n rows
 compress to (of exact GPs and inducing points, the rows), samples the posterior by NUTS or Gibbs, and ranks the true
 values among thinned draws. If evidence, gradients and draws of the site are right, ranks are uniform (Talts et al.
-2018). The last model claims 0.95 of the noise that its data have, and must fail. Of sites with several entries the least p-value is
-multiplied by their number.
+2018). The last model claims 0.95 of the noise that its data have, and must fail. Of sites with several entries the
+least p-value is multiplied by their number.
 
     OPENBLAS_NUM_THREADS=1 python benchmarks/sbc.py
     python benchmarks/sbc.py --smoke

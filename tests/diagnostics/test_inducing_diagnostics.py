@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import ppl_sgp as sgp
+from ppl_sgp.diagnostics import inducing_checks
 from ppl_sgp.diagnostics.simulation_based_calibration import _rows_again
 from ppl_sgp.posteriors.arviz_compat import groups
 from tests.diagnostics.test_exact_gp_diagnostics import INFORMED, run_of
@@ -47,18 +48,48 @@ def test_report_says_whether_the_points_are_enough(rows):
     assert found.ok and found.not_checked == (), found
     two = sgp.models.inducing_gp(np.array([[0.0], [0.1]]), sgp.Matern32, method="fitc")
     (poor,) = [each for each in sgp.report(run_of(two), rows).findings if each.check == "too few inducing points"]
-    kernel = sgp.Matern32(np.median(run_of().get_samples(True)["lengthscale"]), 0.9)
-    arguments = rows, kernel, np.array([[0.0], [0.1]]), 0.3
-    gap = float(sgp.inducing_upper_bound(*arguments) - sgp.inducing_evidence(*arguments))
-    told = float(poor.symptom.split("up to ")[1].split(" nats")[0])
-    assert told == pytest.approx(gap, rel=0.05) and "fit_inducing" in poor.remedy
+    assert "fit_inducing" in poor.remedy and "2 points lose up to" in poor.symptom
+
+
+def parameters_at(rows, points, method="vfe", noise=0.3):
+    model = sgp.models.inducing_gp(points, sgp.Matern32, method=method)
+    draws = {"lengthscale": np.full(1, 0.4), "amplitude": np.full(1, 0.9), "noise_scale": np.full(1, noise)}
+    stacked = sgp.posterior(model, draws, rows).parameters()
+    return jax.tree.map(lambda leaf: leaf[0], stacked)
+
+
+@pytest.mark.parametrize("count, end", [(2, 1.0), (5, 0.6), (15, 1.0)])
+def test_what_points_lose_is_bounded_as_tightly_as_said(rows, count, end, monkeypatch):
+    monkeypatch.setattr(inducing_checks, "PAIRS", 7 * 30)  # several blocks
+    weighted = sgp.rows(rows.X, rows.y, np.linspace(0.5, 2, 30))
+    points = np.linspace(0, end, count)[:, None]
+    parameters = parameters_at(weighted, points)
+    K, Kx, Kz = (np.asarray(parameters.kernel(*p)) for p in ((rows.X,) * 2, (rows.X, points), (points,) * 2))
+    lacking, noise = K - Kx @ np.linalg.solve(Kz, Kx.T), 0.3**2 * np.diag(1 / weighted.row_weights)
+    d = np.linalg.solve(K - lacking + noise, rows.y)
+    expected = 0.5 * (d @ lacking @ d + np.sum(weighted.row_weights * np.diag(lacking)) / 0.3**2)
+    found = inducing_checks.most_lost(weighted, parameters)
+    arguments = (weighted, parameters.kernel, points, 0.3)
+    lower, upper = sgp.inducing_evidence(*arguments), sgp.inducing_upper_bound(*arguments)
+    assert found == pytest.approx(min(expected, float(upper - lower)), rel=1e-6)
+    true = float(sgp.ExactGP(weighted, parameters.kernel, 0.3).log_prob(rows.y) - lower)
+    assert true <= found < (2 * true if count == 15 else np.inf)
+
+
+def test_some_of_many_rows_are_looked_at(rows, monkeypatch):
+    monkeypatch.setattr(inducing_checks, "ROWS", 20)
+    chunks = sgp.rows([(rows.X[:20], rows.y[:20]), (rows.X[20:], rows.y[20:])])
+    parameters = jax.tree.map(lambda leaf: leaf[None], parameters_at(rows, np.array([[0.0]]), noise=0.05))
+    found = [list(inducing_checks.point_findings(each, parameters)) for each in (rows, chunks)]
+    assert found[0] == found[1] and "20 of the rows" in found[0][0].symptom
 
 
 def test_report_names_what_it_did_not_check(rows):
     two = sgp.rows(rows.X, np.stack([rows.y, rows.y[::-1]], axis=1))
-    (skipped,) = sgp.report(run_of(sgp.models.inducing_gp(POINTS, noise_scale=0.3)), two).not_checked
-    assert "inducing points" in skipped
-    found = sgp.report(run_of(MODEL), rows, X_new=[[5.0]]).findings
+    model = sgp.models.inducing_gp(POINTS, noise_scale=0.3)
+    skipped = sgp.report(sgp.posterior(model, run_of(model), two).spaced(40)).not_checked
+    assert any("inducing points" in each for each in skipped)
+    found = sgp.report(sgp.posterior(MODEL, run_of(MODEL), rows).spaced(40), X_new=[[5.0]]).findings
     assert "out of domain" in {each.check for each in found}
 
 

@@ -7,7 +7,6 @@ With ``K + σ²Ω⁻¹ = σ²Ω^-½ LLᵀ Ω^-½`` and ``d = (K + σ²Ω⁻¹)�
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any, NamedTuple
 
 import jax
@@ -19,7 +18,15 @@ from ..evidence import exact
 from ..evidence.scaled import inverse_diagonal
 from ..kernels import Kernel
 from ..statistics.kept_rows import Rows
-from .functions import ComputedPosteriors, Moments, covariance_root, mapped, require_finite, require_resolved
+from .functions import (
+    ComputedPosteriors,
+    FactoredDraws,
+    Moments,
+    covariance_root,
+    mapped,
+    require_finite,
+    require_resolved,
+)
 from .site_draws import KernelParameters, SiteDraws
 
 
@@ -35,30 +42,17 @@ class Factors(NamedTuple):
     dual: Any
 
 
-@dataclasses.dataclass(frozen=True)
-class ExactDraws:
-    """A batch of draws of an exact GP. See :class:`~ppl_sgp.posteriors.functions.FunctionDraws`."""
-
-    rows: Rows
-    factors: Factors
-
-    @property
-    def noise_scale(self) -> np.ndarray:
-        """Standard deviations of the noise, (b, q)."""
-        return np.asarray(self.factors.noise_scale)
-
-    def take(self, indices: Any) -> ExactDraws:
-        """Chosen draws."""
-        return ExactDraws(self.rows, jax.tree.map(lambda leaf: leaf[indices], self.factors))
+class ExactDraws(FactoredDraws):
+    """A batch of draws of an exact GP, which share the rows."""
 
     def moments(self, rows: np.ndarray) -> Moments:
         """Means and variances of f at inputs (k, d), (b, q, k) each. O(n² k) a draw."""
-        mean, variance = mapped(_moments, self.rows, self.factors, rows)
+        mean, variance = mapped(_moments, self.shared, self.factors, rows)
         return np.asarray(mean), np.asarray(variance)
 
     def left_out(self, rows: np.ndarray) -> Moments:
         """Residuals and variances of training rows of these numbers given all others. O(n³) a draw."""
-        dual, precision, kept = map(np.asarray, mapped(_precisions, self.rows, self.factors, None))
+        dual, precision, kept = map(np.asarray, mapped(_precisions, self.shared, self.factors, None))
         require_resolved(kept[..., rows], np.finfo(kept.dtype))
         residual, variance = dual / precision, np.broadcast_to(1 / precision, dual.shape)
         return residual[..., rows], variance[..., rows]
@@ -68,7 +62,7 @@ class ExactDraws:
         results = []
         for index, scales in enumerate(self.noise_scale):
             one = self.take(slice(index, index + 1)).factors
-            mean, covariance = (np.asarray(each)[0] for each in mapped(_joint_moments, self.rows, one, rows))
+            mean, covariance = (np.asarray(each)[0] for each in mapped(_joint_moments, self.shared, one, rows))
             roots = [covariance_root(each, scale**2 * noise) for each, scale in zip(covariance, scales, strict=False)]
             z = rng.standard_normal(mean.shape)
             shared = len(roots) == 1

@@ -7,6 +7,7 @@ hyperparameters), a :class:`FunctionPosteriors` answers the same questions, and 
 from __future__ import annotations
 
 import abc
+import dataclasses
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
@@ -47,6 +48,23 @@ class JointDraws(FunctionDraws, Protocol):
 
     def sample(self, rng: np.random.Generator, rows: Any, noise: np.ndarray) -> np.ndarray:
         """One joint draw of each at rows, (b, q, rows), with noise of so many times the noise variance, (rows,)."""
+
+
+@dataclasses.dataclass(frozen=True)
+class FactoredDraws:
+    """A batch of draws of a GP of rows: what all share, and what each is solved with, stacked."""
+
+    shared: Any
+    factors: Any
+
+    @property
+    def noise_scale(self) -> np.ndarray:
+        """Standard deviations of the noise, (b, q)."""
+        return np.asarray(self.factors.noise_scale)
+
+    def take(self, indices: Any) -> Any:
+        """Chosen draws."""
+        return dataclasses.replace(self, factors=jax.tree.map(lambda leaf: leaf[indices], self.factors))
 
 
 class FunctionPosteriors(abc.ABC):

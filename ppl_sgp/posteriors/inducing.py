@@ -5,7 +5,6 @@ A draw is a Gaussian of the weights of its own whitened features; see :mod:`~ppl
 
 from __future__ import annotations
 
-import dataclasses
 from functools import cached_property, partial
 from typing import Any, NamedTuple
 
@@ -26,6 +25,7 @@ from ..evidence.inducing_posterior import (
 from ..statistics.kept_rows import ChunkedRows, Rows
 from .functions import (
     ComputedPosteriors,
+    FactoredDraws,
     Moments,
     covariance_root,
     mapped,
@@ -62,21 +62,8 @@ class LeftOutOfBlocks(NamedTuple):
     numbers: np.ndarray
 
 
-@dataclasses.dataclass(frozen=True)
-class InducingDraws:
-    """A batch of draws. See :class:`~ppl_sgp.posteriors.functions.FunctionDraws`."""
-
-    method: str
-    factors: PointFactors
-
-    @property
-    def noise_scale(self) -> np.ndarray:
-        """Standard deviations of the noise, (b, q)."""
-        return np.asarray(self.factors.noise_scale)
-
-    def take(self, indices: Any) -> InducingDraws:
-        """Chosen draws."""
-        return InducingDraws(self.method, jax.tree.map(lambda leaf: leaf[indices], self.factors))
+class InducingDraws(FactoredDraws):
+    """A batch of draws, which share the method."""
 
     def moments(self, rows: NewRows) -> Moments:
         """Means and variances of f, (b, q, k) each. O(m² k) a draw."""
@@ -91,7 +78,7 @@ class InducingDraws:
             dual, precision, kept = (np.asarray(each)[..., rows.numbers] for each in found)
             require_resolved(kept, np.finfo(kept.dtype))
             return dual / precision, 1 / precision
-        of_rows = _of_fitc if self.method == "fitc" else _of_white_noise
+        of_rows = _of_fitc if self.shared == "fitc" else _of_white_noise
         residual, variance, kept = map(np.asarray, mapped(of_rows, rows.residual, self.factors, rows[:3]))
         require_resolved(kept, np.finfo(kept.dtype))
         return residual, variance

@@ -33,7 +33,8 @@ class InducingGPModel(KernelGP):
                 f"inducing_gp: `points` must be an array, shape (m, d); got {type(self.points).__name__}. Pass its "
                 "`.points`."
             )
-        inducing.check_points("inducing_gp", self.points, np.shape(self.points)[-1] if np.ndim(self.points) else 0)
+        columns = np.shape(self.points)[-1] if np.ndim(self.points) else 0
+        inducing.check_points("inducing_gp", self.points, columns, "points")
         if self.method not in inducing.METHODS:
             raise ValueError(f"inducing_gp: `method` must be one of {inducing.METHODS}; got {self.method!r}.")
 

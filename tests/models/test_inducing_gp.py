@@ -94,8 +94,8 @@ def test_what_it_refuses(rng):
     chosen = sgp.select_inducing_points(jax.random.key(0), rows.X, sgp.Matern32(1.0), 2)
     for arguments, message in (
         ((chosen,), "Pass its `.points`"),
-        ((np.zeros(3),), "`Z` must"),
-        ((np.full((2, 2), np.nan),), "`Z` has 2 of 2 rows"),
+        ((np.zeros(3),), "`points` must"),
+        ((np.full((2, 2), np.nan),), "`points` has 2 of 2 rows"),
         ((points, sgp.Matern52(1.0)), "`kernel` must be a class"),
     ):
         with pytest.raises(ValueError, match=message):

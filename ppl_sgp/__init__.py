@@ -64,9 +64,9 @@ from .relevance.fit import RelevanceVectors, fit_relevance_vectors
 from .sites.compressed_normal import CompressedNormal
 from .sites.discrete_relaxation import DiscreteRelaxation
 from .sites.exact_gp import ExactGP
-from .sites.inducing_gp import InducingGP, observe_inducing
+from .sites.inducing_gp import InducingGP
 from .sites.latent import LatentGP, latent
-from .sites.observe import observe, observe_exact, observe_weights
+from .sites.observe import observe, observe_exact, observe_inducing, observe_weights
 from .sites.sparse_gp import SparseGP
 from .sites.whitening import whitened_weights
 from .statistics.checkpoint import CheckpointError

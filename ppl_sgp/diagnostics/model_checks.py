@@ -20,7 +20,6 @@ from ..posteriors.posterior import Posterior
 from ..posteriors.site_draws import KernelParameters, MarginalParameters, SiteParameters
 from ..priors.members import single_priors
 from ..sites.tracing import draw_once, is_improper, prior_draws
-from ..statistics.kept_rows import Rows
 from ..statistics.statistics import SufficientStatistics
 from .finding import Finding
 from .kernel_checks import median_error
@@ -159,7 +158,7 @@ def prior_findings(posterior: Posterior) -> Iterator[Finding]:
         )
     excess = mean_excess(posterior.data)
     if excess is not None and not _has_constant(posterior):
-        of_rows = isinstance(posterior.data, Rows)
+        of_rows = not isinstance(posterior.data, SufficientStatistics)
         constant = (
             "a trend to the model: `models.exact_gp(features=sgp.LinearBasis(d))`"
             if of_rows
@@ -175,7 +174,7 @@ def prior_findings(posterior: Posterior) -> Iterator[Finding]:
 
 def _has_constant(posterior: Posterior) -> bool:
     """Whether a constant is among the features, or added to the kernel of an exact GP."""
-    if not isinstance(posterior.data, Rows):
+    if isinstance(posterior.data, SufficientStatistics):
         return bool(posterior.data.basis.unrotated.constant_features.any())
     parameters = posterior.draws.structure()
     terms = parameters.kernel.terms if isinstance(parameters, KernelParameters) else ()
@@ -194,9 +193,9 @@ def domain_findings(data: Data, X_new: Any) -> Iterator[Finding]:
             "out of domain",
             f"{rows.sum()} of {len(rows)} rows of `X_new` lie outside the training inputs, most often in input {worst} "
             f"({lower[worst]:.4g} to {upper[worst]:.4g}).",
-            "An exact GP returns to its prior there, within a lengthscale or two: what it says is what the kernel says."
-            if isinstance(data, Rows)
-            else _beyond(data.basis),
+            _beyond(data.basis)
+            if isinstance(data, SufficientStatistics)
+            else "The GP returns to its prior there, within a lengthscale or two, and says what the kernel says.",
         )
 
 

@@ -13,10 +13,12 @@ from ..posteriors.arviz_compat import LEAST_DRAWS, pareto_k
 from ..posteriors.observed_data import input_dim
 from ..posteriors.posterior import Posterior, posterior
 from ..posteriors.predict import prediction_inputs
-from ..statistics.kept_rows import Rows
+from ..posteriors.site_draws import InducingParameters
+from ..statistics.kept_rows import ChunkedRows, Rows
 from ..statistics.rows import RowArrays
 from ..statistics.statistics import SufficientStatistics
 from .finding import Finding
+from .inducing_checks import point_findings
 from .kernel_checks import exact_findings, kernel_findings
 from .model_checks import basis_findings, domain_findings, noise_findings, pareto_findings, prior_findings
 from .sampling_checks import chain_findings, sampler_findings
@@ -53,7 +55,7 @@ class Report:
 
 def report(
     mcmc: Any,
-    statistics: SufficientStatistics | Rows | None = None,
+    statistics: SufficientStatistics | Rows | ChunkedRows | None = None,
     X: Any = None,
     y: Any = None,
     X_new: Any = None,
@@ -73,8 +75,8 @@ def report(
 
     :param mcmc: a NumPyro ``MCMC`` after ``run(key, statistics, extra_fields=sgp.EXTRA_FIELDS)``; or the
         :func:`~ppl_sgp.posterior` made of it, which knows its statistics.
-    :param statistics: the statistics the model was run on, or of an exact GP the rows, which are ``X`` and ``y``: then
-        nothing is said of a basis.
+    :param statistics: the statistics the model was run on, or of an exact GP or inducing points the rows, which are
+        ``X`` and ``y``: then nothing is said of a basis, and of points whether they are enough.
     :param X: the training inputs, shape (n, d); with ``y``, of shape (n,) or (n, q).
     :param X_new: inputs that predictions are wanted at, shape (n_new, d).
     :param row_weights: the relative noise precisions given to ``sufficient_statistics``, if any.
@@ -103,7 +105,7 @@ def report(
     if X_new is not None:
         X_new, _ = prediction_inputs(X_new, None, input_dim(data), "report")
     container, rows = None, None
-    if X is not None or isinstance(data, Rows):
+    if X is not None or not isinstance(data, SufficientStatistics):
         container = of_run.to_arviz(X, y, row_weights=row_weights, predictive=False)  # it checks the rows as well
     if X is not None:
         weights = None if row_weights is None else np.asarray(row_weights, dtype=np.float64)
@@ -116,11 +118,8 @@ def report(
         *sampler_findings(run.extra, run.max_tree_depth),
         *prior_findings(of_run),
     ]
-    if isinstance(data, Rows):
-        findings += noise_findings(data, of_run.parameters().noise_scale)
-    else:
-        found, skipped = _of_basis(of_run, rows)
-        findings, not_checked = findings + found, not_checked + skipped
+    found, skipped = _of_basis(of_run, rows) if isinstance(data, SufficientStatistics) else _of_rows(of_run)
+    findings, not_checked = findings + found, not_checked + skipped
     if X_new is not None:
         findings += domain_findings(data, X_new)
     if container is not None:
@@ -131,6 +130,17 @@ def report(
                 warnings.filterwarnings("ignore", message="Estimated shape parameter of Pareto distribution")
                 findings += pareto_findings(*pareto_k(container, of_run.site, "report"))
     return Report(tuple(findings), tuple(not_checked))
+
+
+def _of_rows(posterior: Posterior) -> tuple[list[Finding], list[str]]:
+    """What is wrong with the noise, or with inducing points, and what could not be checked of them."""
+    parameters, rows = posterior.parameters(), posterior.data
+    findings = [*noise_findings(rows, parameters.noise_scale)]
+    if isinstance(rows, SufficientStatistics) or not isinstance(parameters, InducingParameters):
+        return findings, []
+    if rows.num_outputs > 1 or parameters.method == "pitc":
+        return findings, ["whether there are enough inducing points; that is known of one output, and not of PITC."]
+    return [*findings, *point_findings(rows, parameters)], []
 
 
 def _of_basis(posterior: Posterior, rows: RowArrays | None) -> tuple[list[Finding], list[str]]:

@@ -17,7 +17,7 @@ from numpyro.infer.util import constrain_fn, potential_energy, unconstrain_fn
 from tqdm.auto import tqdm
 
 from .._internal import checks
-from ..statistics.kept_rows import Rows
+from ..statistics.kept_rows import ChunkedRows, Rows
 from ..statistics.statistics import SufficientStatistics
 
 #: Simulations are run in so many parts, between which the progress bar moves: one compiled program for all.
@@ -27,7 +27,7 @@ PARTS = 20
 def simulated_ranks(
     model: Callable[..., Any],
     kernel: Callable[[], MCMCKernel] | None,
-    statistics: SufficientStatistics | Rows,
+    statistics: SufficientStatistics | Rows | ChunkedRows,
     key: jax.Array,
     truths: dict[str, Any],
     projections: Any,

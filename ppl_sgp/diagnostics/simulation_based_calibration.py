@@ -22,10 +22,11 @@ from .._internal import checks
 from .._internal.pytree import rebuild
 from .._internal.random import host_generator, random_key
 from ..posteriors.posterior import Posterior, posterior
+from ..posteriors.site_draws import InducingParameters
 from ..sites.compressed_normal import CompressedNormal
-from ..sites.tracing import draw_once, is_improper, observed_site, prior_draws
+from ..sites.tracing import ObservedSite, draw_once, is_improper, observed_site, prior_draws
 from ..statistics.compressed import Compressed
-from ..statistics.kept_rows import Rows
+from ..statistics.kept_rows import ChunkedRows, Rows
 from ..statistics.statistics import SufficientStatistics, with_compressed
 from .simulated_ranks import simulated_ranks
 
@@ -35,7 +36,7 @@ MOST_BINS, LEAST_EXPECTED = 20, 5
 
 def simulation_based_calibration(
     model: Callable[..., Any],
-    statistics: SufficientStatistics | Rows,
+    statistics: SufficientStatistics | Rows | ChunkedRows,
     key: jax.Array,
     num_simulations: int = 500,
     *,
@@ -55,8 +56,8 @@ def simulation_based_calibration(
     O(simulations · steps · evidence): of statistics, whatever the number of rows.
 
     :param model: a NumPyro model of one argument, the statistics, all of whose priors are proper.
-    :param statistics: the inputs and the basis of the study, or of an exact GP the rows; their outputs set default
-        priors, and no more.
+    :param statistics: the inputs and the basis of the study, or of an exact GP or inducing points
+        the rows; their outputs set default priors, and no more.
     :param key: a JAX random key.
     :param num_simulations: number of truths.
     :param generator: the model that truths and data are drawn from, if another: to see the check fail.
@@ -70,8 +71,8 @@ def simulation_based_calibration(
     :param progress: show a progress bar. Default: only at a terminal.
     :return: integer ranks by latent site, with a first dimension ``simulation``, then those of the site; and
         ``diverging``, divergences of each chain of NUTS after warm-up. :func:`rank_uniformity` tests them.
-    :raises ValueError: for priors that are improper, discrete sites without a ``kernel``, and numbers that are not
-        positive integers.
+    :raises ValueError: for a site that observes a bound, priors that are improper, discrete sites without a ``kernel``,
+        and numbers that are not positive integers.
 
     .. doctest::
 
@@ -90,6 +91,7 @@ def simulation_based_calibration(
     checks.whole_number("num_simulations", num_simulations, 1, owner)
     observed = observed_site(model, statistics, site)
     latent, name = observed.latent, observed.name
+    _require_density(observed, owner)
     _require_proper(model, statistics)
     _require_sampler(model, statistics, kernel)
     key_truth, key_chains = jax.random.split(random_key(key, owner))
@@ -100,7 +102,7 @@ def simulation_based_calibration(
 
 def posterior_sbc(
     model: Callable[..., Any],
-    statistics: SufficientStatistics | Rows,
+    statistics: SufficientStatistics | Rows | ChunkedRows,
     samples: dict[str, Any],
     key: jax.Array,
     *,
@@ -121,11 +123,12 @@ def posterior_sbc(
     :return: as :func:`simulation_based_calibration`, whose other parameters these are.
     """
     settings = _settings(num_warmup, num_draws, thinning, "posterior_sbc")
+    _require_density(observed_site(model, statistics, site), "posterior_sbc")
     known = posterior(model, samples, statistics, site=site, max_memory=2e8)
     truths, name = known.latent, known.site
     _require_sampler(model, statistics, kernel)
     key_data, key_chains = jax.random.split(random_key(key, "posterior_sbc"))
-    repeat = _rows_again if isinstance(known.data, Rows) else _statistics_again
+    repeat = _statistics_again if isinstance(known.data, SufficientStatistics) else _rows_again
     both, joined = repeat(known, key_data)
     return simulated_ranks(model, kernel, both, key_chains, truths, joined, name, settings, progress)
 
@@ -165,6 +168,14 @@ def _settings(num_warmup: int, num_draws: int, thinning: int, owner: str) -> tup
     return num_warmup, num_draws, thinning
 
 
+def _require_density(observed: ObservedSite, owner: str) -> None:
+    if not observed.is_density:
+        raise ValueError(
+            f"{owner}: {observed.name!r} observes a bound, which is no density of y: no data can be drawn from it, and "
+            'its posterior is not calibrated by construction. Study the model with `method="fitc"` or "dtc".'
+        )
+
+
 def _require_proper(model: Callable[..., Any], statistics: Any) -> None:
     for name, each in draw_once(model, statistics).items():
         if each["type"] == "sample" and not each["is_observed"] and is_improper(each["fn"]):
@@ -192,8 +203,16 @@ def _require_sampler(model: Callable[..., Any], statistics: Any, kernel: Any) ->
 
 def _rows_again(posterior: Posterior, key: jax.Array) -> tuple[Rows, np.ndarray]:
     """Rows twice, and what a site observes of their outputs and of new ones at each draw, (draws, …, 2n)."""
-    rows: Any = posterior.data
-    prediction = posterior.predict(rows.X, row_weights=rows.row_weights)
+    rows, structure = posterior.data, posterior.draws.structure()
+    if not isinstance(rows, Rows):
+        raise ValueError("posterior_sbc sees the rows twice, which need their inputs as an array: `sgp.rows(X, y)`.")
+    method = structure.method if isinstance(structure, InducingParameters) else "exact"
+    if method == "pitc":
+        raise ValueError(
+            'posterior_sbc sees the rows twice, and `blocks` of method "pitc" are labels of each row once. Use "fitc".'
+        )
+    # Rows of DTC have none of what the points lack, and so have their repetitions.
+    prediction = posterior.predict(rows.X, row_weights=rows.row_weights, residual_variance=method != "dtc")
     repeated = prediction.sample_draws(key, np.arange(posterior.num_draws))
     X, y, weights = jax.tree.map(lambda part: np.concatenate([part, part]), (rows.X, rows.y, rows.row_weights))
     first = np.broadcast_to(rows.values, (len(repeated), *rows.values.shape))

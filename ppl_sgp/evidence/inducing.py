@@ -246,6 +246,7 @@ def check_arguments(owner: str, rows: Any, kernel: Any, Z: Any, noise_scale: Any
         raise ValueError(f"{owner}: `method` must be one of {METHODS}; got {method!r}.")
     checks.positive("noise_scale", noise_scale, owner)
     check_points(owner, Z, rows.input_dim)
+    Z = Z if hasattr(Z, "dtype") else np.asarray(Z)
     dtype = checks.common_dtype(*jax.tree.leaves(kernel), Z, noise_scale)
     if dtype != jnp.float64:
         raise ValueError(
@@ -259,16 +260,16 @@ def check_arguments(owner: str, rows: Any, kernel: Any, Z: Any, noise_scale: Any
         )
 
 
-def check_points(owner: str, Z: Any, input_dim: int) -> None:
+def check_points(owner: str, Z: Any, input_dim: int, name: str = "Z") -> None:
     """Refuse points that are not finite, or not of shape (m, d) with m of at least one."""
-    Z = checks.inputs_matrix(Z, None, owner, "Z")
+    Z = checks.inputs_matrix(Z, None, owner, name)
     if np.shape(Z)[1] != input_dim or np.shape(Z)[0] == 0:
         raise ValueError(
-            f"{owner}: `Z` must have shape (m, {input_dim}), a point a row in the space of the inputs; got "
+            f"{owner}: `{name}` must have shape (m, {input_dim}), a point a row in the space of the inputs; got "
             f"{np.shape(Z)}."
         )
     if checks.is_concrete(Z):
-        checks.require_finite("Z", np.asarray(Z), owner)
+        checks.require_finite(name, np.asarray(Z), owner)
 
 
 def _float64(tree: Any) -> Any:

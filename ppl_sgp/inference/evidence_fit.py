@@ -17,7 +17,7 @@ from .._internal import checks
 from .._internal.compiled import Compiled
 from .._internal.random import random_key
 from ..sites.tracing import constrained, draw_once, is_latent, observed_sites, unconstrained, unconstrained_medians
-from ..statistics.kept_rows import Rows
+from ..statistics.kept_rows import ChunkedRows, Rows
 from ..statistics.statistics import SufficientStatistics
 from .maximise import Objective, maximise
 
@@ -32,7 +32,8 @@ class EvidenceFit:
     """What :func:`~ppl_sgp.fit_evidence` found.
 
     :ivar values: hyperparameters by site name, in their own units.
-    :ivar log_evidence: ``log p(y | θ)`` there, in nats; ``nan`` for a model that keeps its weights.
+    :ivar log_evidence: ``log p(y | θ)`` there, in nats, or the bound on it that the model observes; ``nan`` for a model
+        that keeps its weights.
     :ivar log_joint: evidence times hyper-prior density, in nats.
     :ivar converged: whether a Newton step from the best end would gain less than 1e-3 nats, or ten times the rounding
         of the density if that is more.
@@ -59,7 +60,7 @@ class EvidenceFit:
 
 def fit_evidence(
     model: Callable[..., Any],
-    statistics: SufficientStatistics | Rows,
+    statistics: SufficientStatistics | Rows | ChunkedRows,
     *,
     key: jax.Array | None = None,
     num_starts: int | None = None,
@@ -77,7 +78,8 @@ def fit_evidence(
     (Evans 2022, section 2.3.2); report posteriors from NUTS. Interrupted, it returns the best point so far.
 
     :param model: a NumPyro model of one argument, the statistics or rows.
-    :param statistics: from :func:`~ppl_sgp.sufficient_statistics`; or, for exact GPs, from :func:`~ppl_sgp.rows`.
+    :param statistics: from :func:`~ppl_sgp.sufficient_statistics`; or, for exact GPs and inducing points, from
+        :func:`~ppl_sgp.rows`.
     :param key: a JAX random key, which the further starts are drawn with; ``None`` draws the same ones each time.
     :param num_starts: number of starts, the first of them at the medians; default 1, or 4 if a key is given.
     :param max_iterations: iterations allowed for each start.
@@ -188,6 +190,6 @@ def _at(model: Callable[..., Any], statistics: Any, z: dict[str, Any]) -> tuple[
     """Values of the sites at unconstrained values, and the log evidence there."""
     trace = _density(model, statistics, z)[1]
     sites = observed_sites(trace).values()
-    parts = [jnp.sum(jnp.asarray(fn.log_prob(fn.observed))) for fn in sites if fn.is_evidence]
+    parts = [jnp.sum(fn.log_prob(fn.observed) + fn.beside_density) for fn in sites if fn.is_evidence]
     values = {name: trace[name]["value"] for name in z}
     return values, jnp.sum(jnp.stack(parts)) if parts else jnp.asarray(jnp.nan)

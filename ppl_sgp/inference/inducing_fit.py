@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
+from numpyro.infer import init_to_value
 from scipy.optimize import minimize
 from tqdm.auto import tqdm
 
@@ -69,6 +70,20 @@ class InducingFit:
         Where it is large, more points, or a smoother kernel, may help.
         """
         return self.upper_bound - self.bound
+
+    @property
+    def samples(self) -> dict[str, Any]:
+        """The hyperparameters as one draw of :func:`ppl_sgp.models.inducing_gp`, for :func:`~ppl_sgp.posterior`."""
+        return {name: value[None] for name, value in self._at_sites().items()}
+
+    def init_strategy(self) -> Callable[..., Any]:
+        """Starting values for NUTS: ``NUTS(inducing_gp(fit.points), init_strategy=fit.init_strategy())``."""
+        return init_to_value(values=self._at_sites())
+
+    def _at_sites(self) -> dict[str, Any]:
+        """In the shapes of the model's sites, where one lengthscale or one noise is a number."""
+        arrays = {name: jnp.asarray(value) for name, value in self.values.items()}
+        return {name: value.reshape(()) if value.size == 1 else value for name, value in arrays.items()}
 
 
 def fit_inducing(

@@ -1,4 +1,4 @@
-"""Ready NumPyro models: picklable callables of one argument, the statistics or, of an exact GP, the rows."""
+"""Ready NumPyro models: picklable callables of one argument, the statistics, or rows that are kept."""
 
 from ._basis_gp import BasisGP as BasisGP
 from ._basis_gp import basis_gp as basis_gp
@@ -8,6 +8,8 @@ from ._exact_gp import ExactGPModel as ExactGPModel
 from ._exact_gp import exact_gp as exact_gp
 from ._fourier_gp import FourierGP as FourierGP
 from ._fourier_gp import fourier_gp as fourier_gp
+from ._inducing_gp import InducingGPModel as InducingGPModel
+from ._inducing_gp import inducing_gp as inducing_gp
 from ._relevance_vector_classifier import RelevanceVectorClassifier as RelevanceVectorClassifier
 from ._relevance_vector_classifier import relevance_vector_classifier as relevance_vector_classifier
 from ._relevance_vector_machine import RelevanceVectorMachine as RelevanceVectorMachine

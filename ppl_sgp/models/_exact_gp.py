@@ -11,15 +11,13 @@ import jax.numpy as jnp
 from .._internal import checks
 from ..bases.basis import Basis
 from ..bases.feature_kernel import FeatureKernel, unit_weights
-from ..evidence import exact
 from ..kernels import Kernel
 from ..kernels.hyperprior_scales import AMPLITUDE_SPREAD
 from ..priors import DiagonalPrior
 from ..sites.observe import observe_exact
 from ..statistics.kept_rows import Rows
-from ..statistics.statistics import SufficientStatistics
 from .hyperpriors import check_outputs, log_normal, sample
-from .kernel_gp import KernelGP
+from .kernel_gp import KernelGP, require_rows
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -46,13 +44,7 @@ class ExactGPModel(KernelGP):
     def __call__(self, rows: Rows) -> None:
         """Sample hyperparameters and observe the rows."""
         self._check(rows)
-        kernel, amplitude, noise_scale = self._sample("exact_gp", rows, None, rows.input_dim > 1, rows.output_scale)
-        if jnp.ndim(amplitude):
-            raise ValueError(
-                "exact_gp: several outputs have one kernel, so `amplitude` must be one number. Divide each column of "
-                "y by its scale, or make rows of one output at a time."
-            )
-        total = kernel(amplitude)
+        total, noise_scale = self._sample_for_rows("exact_gp", rows)
         if self.features is not None:
             scale = sample("feature_scale", self.feature_scale, log_normal(rows.output_scale, AMPLITUDE_SPREAD))
             checks.positive("feature_scale", scale, "exact_gp")
@@ -61,13 +53,7 @@ class ExactGPModel(KernelGP):
         observe_exact("y", rows, total, noise_scale)
 
     def _check(self, rows: Any) -> None:
-        if not isinstance(rows, Rows):
-            compressed = " For statistics take `sgp.models.basis_gp`." * isinstance(rows, SufficientStatistics)
-            raise ValueError(
-                f"exact_gp is a model of one argument, the rows from sgp.rows(X, y); got {type(rows).__name__}."
-                + compressed
-            )
-        exact.require_precision("exact_gp", jnp.result_type(float))
+        require_rows("exact_gp", rows, (Rows,))
         if self.features is not None and self.features.input_dim != rows.input_dim:
             raise ValueError(
                 f"exact_gp: `features` are of {self.features.input_dim} inputs, and the rows have {rows.input_dim}."

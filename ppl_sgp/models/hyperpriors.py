@@ -13,8 +13,10 @@ from .._internal import checks
 from ..bases.fourier import FourierBasis
 from ..bases.rotated import RotatedBasis
 from ..priors import WeightPrior
-from ..statistics.kept_rows import Rows
+from ..statistics.kept_rows import ChunkedRows, Rows
 from ..statistics.statistics import SufficientStatistics
+
+Data = SufficientStatistics | Rows | ChunkedRows
 
 #: Mean of y in units of its standard deviation that a GP of mean zero can follow.
 MOST_MEAN = 2.0
@@ -34,12 +36,12 @@ def log_normal(median: Any, spread: float) -> dist.Distribution:
     return dist.LogNormal(jnp.log(jnp.asarray(median)), spread).to_event(jnp.ndim(median))
 
 
-def scale_of_outputs(data: SufficientStatistics | Rows) -> Any:
+def scale_of_outputs(data: Data) -> Any:
     """Root mean square of y: a number for one output, of several each one's own, shape (q,)."""
     return data.output_scales if data.num_outputs > 1 else data.output_scale
 
 
-def check_amplitudes(owner: str, amplitude: Any, data: SufficientStatistics | Rows) -> None:
+def check_amplitudes(owner: str, amplitude: Any, data: Data) -> None:
     """Refuse amplitudes that are not positive, or neither one for all outputs nor one for each."""
     checks.positive("amplitude", amplitude, owner)
     if jnp.shape(amplitude) not in ((), (data.num_outputs,)):
@@ -84,7 +86,7 @@ def check_statistics(owner: str, statistics: Any) -> None:
     check_outputs(owner, statistics)
 
 
-def check_outputs(owner: str, data: SufficientStatistics | Rows, any_mean: bool = False) -> None:
+def check_outputs(owner: str, data: Data, any_mean: bool = False) -> None:
     """Refuse y identically zero; warn of a mean that a GP of mean zero cannot follow, unless the model follows any."""
     if not np.all(data.output_scales > 0):
         raise ValueError(
@@ -99,9 +101,9 @@ def check_outputs(owner: str, data: SufficientStatistics | Rows, any_mean: bool 
         )
 
 
-def mean_excess(data: SufficientStatistics | Rows) -> tuple[float, float] | None:
+def mean_excess(data: Data) -> tuple[float, float] | None:
     """Mean and standard deviation of y, if a GP of mean zero follows that mean badly. Of weighted rows not known."""
-    if isinstance(data, Rows):
+    if not isinstance(data, SufficientStatistics):
         mean, spread, weighted = np.abs(data.y.mean(axis=0)), data.y.std(axis=0), data.row_weights is not None
     else:
         moments = data.moments

@@ -10,11 +10,12 @@ import jax.numpy as jnp
 import numpyro.distributions as dist
 
 from .._internal.by_value import EqualByValue
+from ..evidence import exact
 from ..kernels import Kernel, SquaredExponential
 from ..kernels.hyperprior_scales import AMPLITUDE_SPREAD, NOISE_SHARE, NOISE_SPREAD, lengthscale_prior
-from ..statistics.kept_rows import Rows
+from ..statistics.kept_rows import ChunkedRows, Rows
 from ..statistics.statistics import SufficientStatistics
-from .hyperpriors import check_amplitudes, log_normal, sample, scale_of_outputs
+from .hyperpriors import Data, check_amplitudes, log_normal, sample, scale_of_outputs
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -47,7 +48,7 @@ class KernelGP(EqualByValue):
         return self.kernel or SquaredExponential
 
     def _sample(
-        self, owner: str, data: SufficientStatistics | Rows, basis: Any, ard: bool, typical_amplitude: Any
+        self, owner: str, data: Data, basis: Any, ard: bool, typical_amplitude: Any
     ) -> tuple[Callable[[Any], Kernel], Any, Any]:
         """Sample hyperparameters: the kernel as a function of its amplitude, the amplitude, and the noise.
 
@@ -64,3 +65,27 @@ class KernelGP(EqualByValue):
         check_amplitudes(owner, amplitude, data)
         family = self._family(basis)
         return lambda amplitude: family(lengthscale, amplitude, **shape), amplitude, noise_scale
+
+    def _sample_for_rows(self, owner: str, rows: Rows | ChunkedRows) -> tuple[Kernel, Any]:
+        """The kernel and the noise of rows that are kept: one kernel for all outputs, a lengthscale an input."""
+        kernel, amplitude, noise_scale = self._sample(owner, rows, None, rows.input_dim > 1, rows.output_scale)
+        if jnp.ndim(amplitude):
+            raise ValueError(
+                f"{owner}: several outputs have one kernel, so `amplitude` must be one number. Divide each column of "
+                "y by its scale, or make rows of one output at a time."
+            )
+        return kernel(amplitude), noise_scale
+
+
+def require_rows(owner: str, rows: Any, kinds: tuple[type, ...]) -> None:
+    """Refuse what is not kept rows, of these kinds, and float32."""
+    if not isinstance(rows, kinds):
+        other = {
+            SufficientStatistics: " For statistics take `sgp.models.basis_gp`.",
+            ChunkedRows: " Rows of chunks are for `sgp.models.inducing_gp`.",
+        }
+        raise ValueError(
+            f"{owner} is a model of one argument, the rows from sgp.rows(X, y); got {type(rows).__name__}."
+            + other.get(type(rows), "")
+        )
+    exact.require_precision(owner, jnp.result_type(float))

@@ -7,9 +7,6 @@ With ``K + σ²Ω⁻¹ = σ²Ω^-½ LLᵀ Ω^-½`` and ``d = (K + σ²Ω⁻¹)�
 
 from __future__ import annotations
 
-import dataclasses
-import functools
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -17,12 +14,19 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.linalg import solve_triangular
 
-from .._internal.batching import full_precision
 from ..evidence import exact
 from ..evidence.scaled import inverse_diagonal
 from ..kernels import Kernel
 from ..statistics.kept_rows import Rows
-from .functions import ComputedPosteriors, Moments, require_finite, require_resolved
+from .functions import (
+    ComputedPosteriors,
+    FactoredDraws,
+    Moments,
+    covariance_root,
+    mapped,
+    require_finite,
+    require_resolved,
+)
 from .site_draws import KernelParameters, SiteDraws
 
 
@@ -38,30 +42,17 @@ class Factors(NamedTuple):
     dual: Any
 
 
-@dataclasses.dataclass(frozen=True)
-class ExactDraws:
-    """A batch of draws of an exact GP. See :class:`~ppl_sgp.posteriors.functions.FunctionDraws`."""
-
-    rows: Rows
-    factors: Factors
-
-    @property
-    def noise_scale(self) -> np.ndarray:
-        """Standard deviations of the noise, (b, q)."""
-        return np.asarray(self.factors.noise_scale)
-
-    def take(self, indices: Any) -> ExactDraws:
-        """Chosen draws."""
-        return ExactDraws(self.rows, jax.tree.map(lambda leaf: leaf[indices], self.factors))
+class ExactDraws(FactoredDraws):
+    """A batch of draws of an exact GP, which share the rows."""
 
     def moments(self, rows: np.ndarray) -> Moments:
         """Means and variances of f at inputs (k, d), (b, q, k) each. O(n² k) a draw."""
-        mean, variance = _mapped(_moments, self.rows, self.factors, rows)
+        mean, variance = mapped(_moments, self.shared, self.factors, rows)
         return np.asarray(mean), np.asarray(variance)
 
     def left_out(self, rows: np.ndarray) -> Moments:
         """Residuals and variances of training rows of these numbers given all others. O(n³) a draw."""
-        dual, precision, kept = map(np.asarray, _mapped(_precisions, self.rows, self.factors, None))
+        dual, precision, kept = map(np.asarray, mapped(_precisions, self.shared, self.factors, None))
         require_resolved(kept[..., rows], np.finfo(kept.dtype))
         residual, variance = dual / precision, np.broadcast_to(1 / precision, dual.shape)
         return residual[..., rows], variance[..., rows]
@@ -71,8 +62,8 @@ class ExactDraws:
         results = []
         for index, scales in enumerate(self.noise_scale):
             one = self.take(slice(index, index + 1)).factors
-            mean, covariance = (np.asarray(each)[0] for each in _mapped(_joint_moments, self.rows, one, rows))
-            roots = [_root(each, scale**2 * noise) for each, scale in zip(covariance, scales, strict=False)]
+            mean, covariance = (np.asarray(each)[0] for each in mapped(_joint_moments, self.shared, one, rows))
+            roots = [covariance_root(each, scale**2 * noise) for each, scale in zip(covariance, scales, strict=False)]
             z = rng.standard_normal(mean.shape)
             shared = len(roots) == 1
             results.append(mean + np.stack([roots[0 if shared else j] @ z[j] for j in range(len(z))]))
@@ -134,13 +125,6 @@ def _factors(rows: Rows, parameters: KernelParameters) -> Factors:
     return jax.lax.map(of_draw, parameters)
 
 
-@functools.partial(jax.jit, static_argnums=0)
-def _mapped(function: Callable[..., Any], rows: Rows, factors: Factors, X_new: Any) -> Any:
-    """A function of each draw."""
-    with full_precision():
-        return jax.lax.map(lambda each: function(rows, each, X_new), factors)
-
-
 def _moments(rows: Rows, each: Factors, X_new: Any) -> tuple[jax.Array, jax.Array]:
     """Means and variances (q, k)."""
     mean, halves = _projected(rows, each, X_new)
@@ -169,13 +153,3 @@ def _precisions(rows: Rows, each: Factors, _: Any) -> tuple[jax.Array, jax.Array
     kept = jax.vmap(inverse_diagonal)(each.factor)
     scales = each.noise_scale[: len(each.factor), None]
     return each.dual, jnp.asarray(rows.weights)[None, :] * kept / scales**2, kept
-
-
-def _root(covariance: np.ndarray, noise: np.ndarray) -> np.ndarray:
-    """A root of a covariance with noise on its diagonal; of one that is singular to rounding by its eigenvectors."""
-    total = covariance + np.diag(noise)
-    try:
-        return np.linalg.cholesky(total)
-    except np.linalg.LinAlgError:
-        values, vectors = np.linalg.eigh(total)
-        return vectors * np.sqrt(values.clip(min=0))

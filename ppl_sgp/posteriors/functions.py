@@ -7,12 +7,15 @@ hyperparameters), a :class:`FunctionPosteriors` answers the same questions, and 
 from __future__ import annotations
 
 import abc
-from collections.abc import Iterator, Sequence
+import dataclasses
+import functools
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 import jax
 import numpy as np
 
+from .._internal.batching import full_precision
 from .site_draws import SiteDraws
 
 #: Moments of f at some rows, (b, q, rows) each.
@@ -45,6 +48,23 @@ class JointDraws(FunctionDraws, Protocol):
 
     def sample(self, rng: np.random.Generator, rows: Any, noise: np.ndarray) -> np.ndarray:
         """One joint draw of each at rows, (b, q, rows), with noise of so many times the noise variance, (rows,)."""
+
+
+@dataclasses.dataclass(frozen=True)
+class FactoredDraws:
+    """A batch of draws of a GP of rows: what all share, and what each is solved with, stacked."""
+
+    shared: Any
+    factors: Any
+
+    @property
+    def noise_scale(self) -> np.ndarray:
+        """Standard deviations of the noise, (b, q)."""
+        return np.asarray(self.factors.noise_scale)
+
+    def take(self, indices: Any) -> Any:
+        """Chosen draws."""
+        return dataclasses.replace(self, factors=jax.tree.map(lambda leaf: leaf[indices], self.factors))
 
 
 class FunctionPosteriors(abc.ABC):
@@ -168,6 +188,24 @@ class ComputedPosteriors(FunctionPosteriors):
     def __getstate__(self) -> dict:
         """Without the factors, which are computed anew."""
         return {**self.__dict__, "_kept": None}
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def mapped(function: Callable[..., Any], shared: Any, draws: Any, rows: Any) -> Any:
+    """A function of each draw, with what all share."""
+    # Mapped, not vmapped: on a CPU batched factorisations and solves are much slower than one at a time.
+    with full_precision():
+        return jax.lax.map(lambda each: function(shared, each, rows), draws)
+
+
+def covariance_root(covariance: np.ndarray, noise: np.ndarray) -> np.ndarray:
+    """A root of a covariance with noise on its diagonal; of one that is singular to rounding by its eigenvectors."""
+    total = covariance + np.diag(noise)
+    try:
+        return np.linalg.cholesky(total)
+    except np.linalg.LinAlgError:
+        values, vectors = np.linalg.eigh(total)
+        return vectors * np.sqrt(values.clip(min=0))
 
 
 def require_finite(parts: Sequence[np.ndarray], noise_scale: np.ndarray, indices: np.ndarray, dtype: np.dtype) -> None:

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from numpyro import handlers
 from numpyro.infer.util import compute_log_probs
 
-from ..sites.tracing import is_improper
+from ..sites.tracing import is_improper, observed_sites
 
 
 def log_densities_at(
@@ -31,5 +31,16 @@ def log_densities_at(
         densities, trace = compute_log_probs(seeded, (data,), {}, draw)
         proper = [name for name in sites if not is_improper(trace[name]["fn"])]
         return {name: jnp.sum(jnp.asarray(densities[name])) for name in proper}
+
+    return jax.lax.map(at, draws)
+
+
+def log_evidence_at(model: Callable[..., Any], site: str, data: Any, draws: dict[str, Any]) -> jax.Array:
+    """The evidence (S,) that the observed site has at draws: its density, with what makes a bound of it."""
+    seeded = handlers.seed(model, jax.random.key(0))
+
+    def at(draw: dict[str, Any]) -> jax.Array:
+        densities, trace = compute_log_probs(seeded, (data,), {}, draw)
+        return jnp.sum(densities[site]) + jnp.sum(observed_sites(trace)[site].beside_density)
 
     return jax.lax.map(at, draws)

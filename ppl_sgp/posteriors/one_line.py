@@ -9,7 +9,7 @@ import numpy as np
 import xarray as xr
 
 from ..kernels import Kernel
-from ..statistics.kept_rows import Rows
+from ..statistics.kept_rows import ChunkedRows, Rows
 from ..statistics.statistics import SufficientStatistics
 from .augmentation import Augmentation
 from .posterior import posterior
@@ -19,7 +19,7 @@ from .prediction import Prediction
 def predict(
     model: Callable[..., Any],
     samples: dict[str, Any],
-    statistics: SufficientStatistics | Rows,
+    statistics: SufficientStatistics | Rows | ChunkedRows,
     X_new: Any,
     *,
     row_weights: Any = None,
@@ -40,20 +40,28 @@ def predict(
     An exact GP takes O(n³) a draw and O(n²) a row and draw, with ``m_θ = k*ᵀ(K + σ²Ω⁻¹)⁻¹y`` (Rasmussen & Williams
     2006, eqs 2.25 and 2.26); its joint draws take O(n_new³) each.
 
+    Inducing points (:func:`~ppl_sgp.observe_inducing`) take O(n m²) a draw, in memory that does not grow with n, and
+    O(m²) a row and draw: by all methods ``f = vᵀw + e`` with whitened features ``v = L⁻¹k(Z, x)``, the Gaussian
+    posterior of their weights, and ``Var e = k(x, x) − vᵀv`` (Titsias 2009; Snelson & Ghahramani 2006), which
+    ``residual_variance=False`` leaves out. In joint draws e is independent between rows for FITC, and for the others
+    where its covariance would exceed ``max_memory``. New rows of PITC are in none of its blocks.
+
     A basis made of one kernel (:class:`~ppl_sgp.NystromBasis`, :class:`~ppl_sgp.GridEigenBasis`) lacks some of its
     variance away from its points; with the amplitude a, ``a²(k(x, x) − φ(x)ᵀφ(x))`` is added at new rows (Evans 2022,
     eq 2.36; the correction of FITC).
 
     :param model: the NumPyro model, of one argument: the statistics.
     :param samples: draws with the draws along the first axis, as ``mcmc.get_samples()``.
-    :param statistics: the statistics, or of an exact GP the rows, that the model was fitted to.
+    :param statistics: the statistics, or of an exact GP or inducing points the rows, that the model was
+        fitted to.
     :param X_new: new inputs, shape (n_new, d).
     :param row_weights: known relative noise precisions of the new rows, shape (n_new,).
     :param site: name of the observed site, if the model has several.
     :param augment: a feature more at each new row, for bases whose variance vanishes away from the data.
     :param parts: positions of some bases of a :func:`~ppl_sgp.stack`: the sum of their functions is predicted alone,
         without noise, given all of y. Draws of several predictions with the same key go together.
-    :param residual_variance: add the variance that a basis of one kernel lacks of it; none of the other bases does.
+    :param residual_variance: add the variance that a basis of one kernel, or inducing points, lack of it; none of the
+        other bases does.
     :param max_memory: bytes that intermediate results may take; draws are batched to fit.
     :raises ValueError: if the model, the draws and the inputs do not fit together.
 
@@ -77,7 +85,7 @@ def predict(
 def leave_one_out(
     model: Callable[..., Any],
     samples: dict[str, Any],
-    statistics: SufficientStatistics | Rows,
+    statistics: SufficientStatistics | Rows | ChunkedRows,
     X: Any = None,
     y: Any = None,
     *,
@@ -124,7 +132,7 @@ def leave_one_out(
 
 def to_arviz(
     mcmc: Any,
-    statistics: SufficientStatistics | Rows,
+    statistics: SufficientStatistics | Rows | ChunkedRows,
     X: Any = None,
     y: Any = None,
     X_new: Any = None,
@@ -179,7 +187,7 @@ def to_arviz(
 def kernel_draws(
     model: Callable[..., Any],
     samples: dict[str, Any],
-    statistics: SufficientStatistics | Rows,
+    statistics: SufficientStatistics | Rows | ChunkedRows,
     lags: Any,
     *,
     origin: Any = None,
@@ -192,7 +200,8 @@ def kernel_draws(
 
     :param model: the NumPyro model, of one argument: the statistics.
     :param samples: draws with the draws along the first axis, as ``mcmc.get_samples()``.
-    :param statistics: the statistics, or of an exact GP the rows, that the model was fitted to.
+    :param statistics: the statistics, or of an exact GP or inducing points the rows, that the model was
+        fitted to.
     :param lags: τ, shape (t,) for one input, else (t, d).
     :param origin: x₀, shape (d,); default the middle of the training inputs. It does not matter for a
         :class:`~ppl_sgp.FourierBasis`, whose kernels are stationary.

@@ -23,10 +23,11 @@ from .arviz_compat import site_dims
 from .augmentation import Augmentation
 from .exact import ExactPosteriors
 from .functions import ComputedPosteriors
+from .inducing import InducingPosteriors
 from .kernel_draws import kernel_draws_of
 from .kernel_error import kernel_error_of
 from .leave_one_out import left_out, loo_pit
-from .log_prior import log_densities_at
+from .log_prior import log_densities_at, log_evidence_at
 from .lost_variance import warn_of_lost_variance
 from .mixture import gaussian_log_density
 from .observed_data import Data, training_rows
@@ -34,6 +35,7 @@ from .predict import predict_with
 from .prediction import Prediction
 from .runs import Run, StoredRun, run_of
 from .site_draws import (
+    InducingParameters,
     KernelParameters,
     MarginalParameters,
     ModelDraws,
@@ -80,7 +82,7 @@ class Posterior:
         """The statistics that the model observes; refused where it observes rows."""
         if not isinstance(self.data, SufficientStatistics):
             raise ValueError(
-                "This asks the basis and its statistics, and the model observes rows, which have neither: an exact GP "
+                "This asks the basis and its statistics, and the model observes rows, which have neither: its GP "
                 "has its kernel itself. The rows are the posterior's `data`."
             )
         return self.data
@@ -125,16 +127,17 @@ class Posterior:
 
         In the site's own units, given the sites that its prior depends on. Improper priors have none.
         """
-        return self._log_densities(self.latent_names)
+        densities = Compiled(log_densities_at, self.model, self.latent_names)(self.run.data, self.latent)
+        return {name: np.asarray(values, dtype=np.float64) for name, values in densities.items()}
 
     @cached_property
     def log_evidence(self) -> np.ndarray:
-        """``log p(y | θ_s)`` at each draw, shape (draws,), in nats; given the weights, if the model keeps them."""
-        return self._log_densities((self.site,))[self.site]
+        """``log p(y | θ_s)`` at each draw, shape (draws,), in nats; given the weights, if the model keeps them.
 
-    def _log_densities(self, sites: tuple[str, ...]) -> dict[str, np.ndarray]:
-        densities = Compiled(log_densities_at, self.model, sites)(self.run.data, self.latent)
-        return {name: np.asarray(values, dtype=np.float64) for name, values in densities.items()}
+        Of ``sgp.observe_inducing(method="vfe")`` the bound of Titsias.
+        """
+        evidences = Compiled(log_evidence_at, self.model, self.site)(self.run.data, self.latent)
+        return np.asarray(evidences, dtype=np.float64)
 
     def take(self, indices: Any) -> Posterior:
         """The posterior of chosen draws, as if of one chain.
@@ -174,7 +177,8 @@ class Posterior:
         :param row_weights: known relative noise precisions of the new rows, shape (n_new,).
         :param augment: a feature more at each new row.
         :param parts: positions of bases in a stack whose functions are wanted.
-        :param residual_variance: add the variance that a basis of a frozen kernel lacks of it at new rows.
+        :param residual_variance: add the variance that a basis of a frozen kernel, or inducing points, lack of their
+            kernel at new rows.
         """
         prediction = predict_with(
             self.functions,
@@ -284,9 +288,10 @@ class Posterior:
 
         :param path: the file; an existing one is replaced only once the new one is complete.
         """
+        parts = self.data.parts
         run = self.run.stored(site_dims(self.run))
         stored = StoredPosterior(run, self.parameters(), self.site, self.latent_names)
-        write(path, {"posterior": stored, **self.data.parts})
+        write(path, {"posterior": stored, **parts})
 
 
 def posterior(
@@ -302,8 +307,8 @@ def posterior(
     :param model: the NumPyro model, of one argument.
     :param draws: a NumPyro ``MCMC`` after its run; or draws by site name with the draws along the first axis, as
         ``mcmc.get_samples()``; or what :func:`~ppl_sgp.fit_evidence` found, a single draw.
-    :param statistics: the argument of the model, usually the statistics, or of an exact GP the rows; or several, in a
-        tuple or a dictionary.
+    :param statistics: the argument of the model, usually the statistics, or of an exact GP or inducing points the
+        rows; or several, in a tuple or a dictionary.
     :param site: name of the observed site; needed only if the model has several.
     :param max_memory: bytes that intermediate results may take.
     :raises ValueError: if the model has no such site, or draws of one of its latent sites are missing or misshaped.
@@ -365,6 +370,7 @@ def functions_of(structure: SiteParameters, draws: SiteDraws, max_memory: float)
 
 functions_of.register(WeightParameters)(lambda _, *arguments: SampledWeights(*arguments))
 functions_of.register(KernelParameters)(lambda _, *arguments: ExactPosteriors(*arguments))
+functions_of.register(InducingParameters)(lambda _, *arguments: InducingPosteriors(*arguments))
 
 
 def latent_draws(observed: ObservedSite, samples: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

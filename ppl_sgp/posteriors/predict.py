@@ -11,6 +11,7 @@ from .._internal import checks
 from ..statistics.statistics import SufficientStatistics
 from .augmentation import Augmentation, AugmentedPrediction, NewCentres
 from .functions import FunctionPosteriors
+from .inducing import InducingPosteriors, InducingPrediction
 from .observed_data import Data
 from .parts import PartialPrediction, chosen_parts
 from .prediction import Prediction
@@ -39,8 +40,10 @@ def predict_with(
         if augment is not None or parts is not None:
             raise ValueError(
                 "predict: `augment` and `parts` are of features of a basis, and this posterior has none. Leave them "
-                "out: an exact GP keeps its variance away from the data; for parts observe the statistics of a stack."
+                "out: a GP of rows keeps its variance away from the data; for parts observe the statistics of a stack."
             )
+        if isinstance(functions, InducingPosteriors):
+            return InducingPrediction(*common, residual_variance=residual_variance)
         return Prediction(*common)
     if augment is not None and parts is not None:
         raise ValueError("predict: the feature that `augment` adds belongs to no part; pass `augment` or `parts`.")

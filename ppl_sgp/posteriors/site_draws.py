@@ -13,12 +13,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._internal.compiled import Compiled
-from .._internal.pytree import pytree_dataclass
+from .._internal.pytree import pytree_dataclass, static
 from ..evidence.weight_posterior import posterior_factors
 from ..kernels import Kernel
 from ..priors import WeightPrior
 from ..sites.compressed_normal import CompressedNormal
 from ..sites.exact_gp import ExactGP
+from ..sites.inducing_gp import InducingGP
 from ..sites.sparse_gp import SparseGP
 from ..sites.tracing import ObservedSite, observed_sites, trace_at
 from ..statistics.statistics import SufficientStatistics
@@ -70,6 +71,15 @@ class KernelParameters(SiteParameters):
 
     kernel: Kernel
     noise_scale: Any
+
+
+@pytree_dataclass
+class InducingParameters(KernelParameters):
+    """Of :class:`~ppl_sgp.InducingGP`: its points as well, the rows of each block of PITC, and the method."""
+
+    Z: Any
+    members: Any
+    method: str = static()
 
 
 def _of_basis(statistics: SufficientStatistics, prior: WeightPrior) -> tuple[jax.Array, jax.Array]:
@@ -203,3 +213,10 @@ def _(distribution: CompressedNormal) -> SiteParameters:
 @parameters_of.register
 def _(distribution: ExactGP) -> SiteParameters:
     return KernelParameters(distribution.kernel, distribution.noise_scale)
+
+
+@parameters_of.register
+def _(distribution: InducingGP) -> SiteParameters:
+    method = distribution.method if distribution.is_density else "vfe"
+    members = None if distribution.members is None else jnp.asarray(distribution.members)
+    return InducingParameters(distribution.kernel, distribution.noise_scale, distribution.Z, members, method)

@@ -9,8 +9,9 @@ import numpy as np
 import xarray as xr
 
 from .._internal.random import random_key
-from ..statistics.kept_rows import Rows
+from ..statistics.statistics import SufficientStatistics
 from .arviz_compat import attach, container_of
+from .observed_data import rows_in_memory
 
 if TYPE_CHECKING:
     from .posterior import Posterior
@@ -40,7 +41,8 @@ def container(
     dims: dict[str, list[str]] | None = None,
 ) -> Any:
     """The container of :meth:`Posterior.to_arviz`, which documents it."""
-    if isinstance(posterior.data, Rows):
+    of_rows = not isinstance(posterior.data, SufficientStatistics)
+    if of_rows:
         X, y, row_weights = _known_rows(posterior.data, X, y, row_weights)
     if (X is None) != (y is None):
         raise ValueError("to_arviz: pass both `X` and `y` of the training rows, or neither.")
@@ -52,7 +54,7 @@ def container(
         raise ValueError("to_arviz: `row_weights_new` are those of new rows; pass `X_new` too, or leave them out.")
     if log_likelihood not in ("leave_one_out", "evidence"):
         raise ValueError(f"to_arviz: `log_likelihood` must be 'leave_one_out' or 'evidence'; got {log_likelihood!r}.")
-    features = {} if isinstance(posterior.data, Rows) else dict(posterior.statistics.basis.feature_coords)
+    features = {} if of_rows else dict(posterior.statistics.basis.feature_coords)
     names = {"feature": features.pop("feature")} if features else {}
     coords = {**names, **_default_coords(X, X_new), **(coords or {})}
     result = container_of(posterior.run, coords, dims, features)
@@ -79,8 +81,9 @@ def container(
     return attach(result, datasets)
 
 
-def _known_rows(data: Rows, X: Any, y: Any, row_weights: Any) -> tuple[Any, Any, Any]:
+def _known_rows(data: Any, X: Any, y: Any, row_weights: Any) -> tuple[Any, Any, Any]:
     """The rows, in the form in which they were given again: a table has names for its columns."""
+    data = rows_in_memory(data)
     data.require_same(X, y, row_weights, "to_arviz")
     return data.X if X is None else X, data.y if y is None else y, data.row_weights
 

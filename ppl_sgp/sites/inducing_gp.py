@@ -8,8 +8,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import numpyro
-import numpyro.distributions as dist
 from numpyro.distributions import constraints
 from numpyro.distributions.util import validate_sample
 from numpyro.util import is_prng_key
@@ -20,10 +18,10 @@ from ..evidence.inducing_blocks import block_noise, independent_noise
 from ..evidence.inducing_parts import Part, Parts
 from ..kernels import Kernel
 from ..statistics.kept_rows import ChunkedRows, Rows
-from .observed_distribution import _refuse_plates, not_enumerated
+from .observed_distribution import ObservedDistribution
 
 
-class InducingGP(dist.Distribution):
+class InducingGP(ObservedDistribution):
     """Outputs of a sparse GP with m inducing points: ``y ~ N(0, Q + Λ)``, with ``Q = k(X, Z) k(Z, Z)⁻¹ k(Z, X)``.
 
     A model of its own, which ``sample`` draws from exactly: f at the points from the exact GP, and rows given these
@@ -54,7 +52,7 @@ class InducingGP(dist.Distribution):
 
     arg_constraints = {"noise_scale": constraints.positive}
     support = constraints.real_vector
-    reparametrized_params: list[str] = []
+    is_evidence = True
     pytree_data_fields = ("rows", "kernel", "Z", "noise_scale", "members")
     pytree_aux_fields = ("method",)
 
@@ -85,8 +83,26 @@ class InducingGP(dist.Distribution):
         super().__init__(batch_shape, (rows.num_rows,), validate_args=validate_args)
 
     @property
+    def data(self) -> Rows | ChunkedRows:
+        """The rows."""
+        return self.rows
+
+    @property
+    def observed(self) -> Any:
+        """The outputs, shape (n,) or (q, n)."""
+        return self.rows.values
+
+    @property
     def _parts(self) -> Parts:
         return inducing.parts_with(self.rows, len(self.Z), self.members)
+
+    def bound(self) -> tuple[InducingGP, Any, jax.Array]:
+        """DTC as what the bound of Titsias observes: the site, its value, and the trace term beside its density."""
+        site, values = copy.copy(self), jnp.asarray(self.observed)
+        density, _, term = inducing.white_noise_terms(self._parts, self.kernel, self.Z, self.noise_scale, values)
+        site._known, site.is_density = (values, density), False
+        site.beside_density = jnp.broadcast_to(term, self.batch_shape)
+        return site, values, site.beside_density
 
     @validate_sample
     def log_prob(self, value: Any) -> jax.Array:
@@ -142,7 +158,7 @@ class InducingGP(dist.Distribution):
 
             prior = self._of_rows(of_f)
         weights = jnp.broadcast_to(jnp.asarray(self.rows.weights), self.batch_shape + self.event_shape)
-        noise = jnp.broadcast_to(self.noise_scale, self.batch_shape)[..., None] ** 2 / weights
+        noise = self.batched_noise_scale[..., None] ** 2 / weights
         return jnp.broadcast_to(prior, noise.shape) + noise
 
     def _of_rows(self, function: Any) -> jax.Array:
@@ -154,15 +170,6 @@ class InducingGP(dist.Distribution):
 
         return jax.lax.scan(placed, jnp.zeros(self.event_shape), jnp.arange(self._parts.count))[0]
 
-    def expand(self, batch_shape: tuple[int, ...]) -> dist.Distribution:
-        """Expand as any distribution; but refuse a plate that would count the data again."""
-        batch_shape = tuple(batch_shape)
-        _refuse_plates("InducingGP", batch_shape, np.shape(self.rows.values)[:-1])
-        expanded = copy.copy(self)
-        expanded.noise_scale = jnp.broadcast_to(self.noise_scale, batch_shape)
-        expanded._batch_shape = batch_shape
-        return expanded
-
     @staticmethod
     def infer_shapes(
         rows: Any, kernel: Any, Z: Any, noise_scale: Any, method: Any = "fitc", blocks: Any = None
@@ -170,63 +177,3 @@ class InducingGP(dist.Distribution):
         """Batch and event shapes without evaluating anything."""
         shape = np.shape(rows.values)
         return jnp.broadcast_shapes(tuple(noise_scale), shape[:-1]), shape[-1:]
-
-
-def observe_inducing(
-    name: str,
-    rows: Rows | ChunkedRows,
-    kernel: Kernel,
-    Z: Any,
-    noise_scale: Any,
-    method: str = "fitc",
-    *,
-    blocks: Any = None,
-) -> jax.Array:
-    """Observe rows through inducing points, hyperparameters free: O(n m²) a gradient, memory that does not grow with n.
-
-    ``"fitc"``, ``"dtc"`` and ``"pitc"`` are models: their posteriors are exact for :class:`~ppl_sgp.InducingGP`.
-    ``"vfe"`` observes DTC and adds the trace term of Titsias's bound as a factor, ``{name}_trace``. The posterior is
-    then a *surrogate*: ∝ p(θ) p(y | θ) exp(−KL), where KL is what the points lose at θ. It is biased towards θ that the
-    points carry well, such as long lengthscales and much noise; ``inducing_upper_bound − inducing_evidence`` bounds
-    the KL. What is drawn without data is DTC.
-
-    Hold the points fixed while sampling; choose them at an optimum, by :func:`~ppl_sgp.fit_inducing`. Call it outside
-    any data plate.
-
-    :param name: name of the site.
-    :param rows: from :func:`~ppl_sgp.rows`.
-    :param kernel: the covariance of f, of mean zero.
-    :param Z: inducing points, shape (m, d).
-    :param noise_scale: standard deviation of the noise: a number, or one an output, shape (q,).
-    :param method: ``"fitc"``, ``"dtc"``, ``"pitc"`` or ``"vfe"``.
-    :param blocks: of PITC: see :class:`~ppl_sgp.InducingGP`.
-    :return: the outputs, ``rows.values``.
-    :raises ValueError: for arguments that do not fit, float32, or inside a data plate.
-
-    .. doctest::
-
-        >>> import jax, numpy as np, numpyro, numpyro.distributions as dist, ppl_sgp as sgp
-        >>> Z = np.linspace(0, 1, 6)[:, None]
-        >>> def model(rows):
-        ...     lengthscale = numpyro.sample("lengthscale", dist.LogNormal(-1.0, 1.0))
-        ...     sgp.observe_inducing("y", rows, sgp.SquaredExponential(lengthscale), Z, noise_scale=0.1, method="vfe")
-        >>> X = np.linspace(0, 1, 30)[:, None]
-        >>> rows = sgp.rows(X, np.cos(6 * X[:, 0]))
-        >>> density, _ = numpyro.infer.util.log_density(model, (rows,), {}, {"lengthscale": 0.3})
-        >>> density.shape
-        ()
-    """
-    site = InducingGP(rows, kernel, Z, noise_scale, "dtc" if method == "vfe" else method, blocks=blocks)
-    outputs, batch = np.shape(rows.values)[:-1], not_enumerated(site.batch_shape)
-    if batch != outputs:
-        raise ValueError(
-            f"observe_inducing: the parameters of {name!r} make a batch of shape {site.batch_shape}, but the data are "
-            f"one observation for each output, shape {outputs}: they would be counted again for each member. Noise "
-            "known to differ between rows goes into `sgp.rows(X, y, row_weights)`."
-        )
-    values = jnp.asarray(rows.values)
-    if method == "vfe":
-        density, _, trace_term = inducing.white_noise_terms(site._parts, kernel, site.Z, site.noise_scale, values)
-        site._known = (values, density)
-        numpyro.factor(f"{name}_trace", jnp.sum(jnp.broadcast_to(trace_term, site.batch_shape)))
-    return numpyro.sample(name, site, obs=values)

@@ -10,10 +10,11 @@ import numpyro
 
 from ..kernels import Kernel
 from ..priors import WeightPrior
-from ..statistics.kept_rows import Rows
+from ..statistics.kept_rows import ChunkedRows, Rows
 from ..statistics.statistics import SufficientStatistics
 from .compressed_normal import CompressedNormal
 from .exact_gp import ExactGP
+from .inducing_gp import InducingGP
 from .observed_distribution import ObservedDistribution, not_enumerated
 from .sparse_gp import SparseGP
 
@@ -108,7 +109,66 @@ def observe_exact(name: str, rows: Rows, kernel: Kernel, noise_scale: Any) -> ja
     return _observe(name, ExactGP(rows, kernel, noise_scale))
 
 
+def observe_inducing(
+    name: str,
+    rows: Rows | ChunkedRows,
+    kernel: Kernel,
+    Z: Any,
+    noise_scale: Any,
+    method: str = "fitc",
+    *,
+    blocks: Any = None,
+) -> jax.Array:
+    """Observe rows through inducing points, hyperparameters free: O(n m²) a gradient, memory that does not grow with n.
+
+    ``"fitc"``, ``"dtc"`` and ``"pitc"`` are models: their posteriors are exact for :class:`~ppl_sgp.InducingGP`.
+    ``"vfe"`` observes DTC and adds the trace term of Titsias's bound as a factor, ``{name}_trace``. The posterior is
+    then a *surrogate*: ∝ p(θ) p(y | θ) exp(−KL), where KL is what the points lose at θ. It is biased towards θ that the
+    points carry well, such as long lengthscales and much noise; ``inducing_upper_bound − inducing_evidence`` bounds
+    the KL. What is drawn without data is DTC.
+
+    Hold the points fixed while sampling; choose them at an optimum, by :func:`~ppl_sgp.fit_inducing`. Call it outside
+    any data plate.
+
+    :param name: name of the site.
+    :param rows: from :func:`~ppl_sgp.rows`.
+    :param kernel: the covariance of f, of mean zero.
+    :param Z: inducing points, shape (m, d).
+    :param noise_scale: standard deviation of the noise: a number, or one an output, shape (q,).
+    :param method: ``"fitc"``, ``"dtc"``, ``"pitc"`` or ``"vfe"``.
+    :param blocks: of PITC: see :class:`~ppl_sgp.InducingGP`.
+    :return: the outputs, ``rows.values``.
+    :raises ValueError: for arguments that do not fit, float32, or inside a data plate.
+
+    .. doctest::
+
+        >>> import jax, numpy as np, numpyro, numpyro.distributions as dist, ppl_sgp as sgp
+        >>> Z = np.linspace(0, 1, 6)[:, None]
+        >>> def model(rows):
+        ...     lengthscale = numpyro.sample("lengthscale", dist.LogNormal(-1.0, 1.0))
+        ...     sgp.observe_inducing("y", rows, sgp.SquaredExponential(lengthscale), Z, noise_scale=0.1, method="vfe")
+        >>> X = np.linspace(0, 1, 30)[:, None]
+        >>> rows = sgp.rows(X, np.cos(6 * X[:, 0]))
+        >>> density, _ = numpyro.infer.util.log_density(model, (rows,), {}, {"lengthscale": 0.3})
+        >>> density.shape
+        ()
+    """
+    site = InducingGP(rows, kernel, Z, noise_scale, "dtc" if method == "vfe" else method, blocks=blocks)
+    if method != "vfe":
+        return _observe(name, site)
+    _require_one_each(name, site)
+    site, values, trace_term = site.bound()
+    numpyro.factor(f"{name}_trace", jnp.sum(trace_term))
+    return numpyro.sample(name, site, obs=values)
+
+
 def _observe(name: str, site: ObservedDistribution) -> jax.Array:
+    _require_one_each(name, site)
+    return numpyro.sample(name, site, obs=site.observed)
+
+
+def _require_one_each(name: str, site: ObservedDistribution) -> None:
+    """Refuse a batch of parameters that would count the data again."""
     outputs, batch = jnp.shape(site.observed)[:-1], not_enumerated(site.batch_shape)
     extra = len(batch) - len(outputs)
     if batch[extra:] != outputs or any(size != 1 for size in batch[:extra]):
@@ -119,4 +179,3 @@ def _observe(name: str, site: ObservedDistribution) -> jax.Array:
             f"`log_prob` of a {type(site).__name__}. Beside discrete sites that NumPyro sums over, several outputs "
             "need a plate, `numpyro.plate('output', q)`."
         )
-    return numpyro.sample(name, site, obs=site.observed)

@@ -26,6 +26,10 @@ class ObservedDistribution(dist.Distribution):
 
     #: Whether ``log_prob`` is ``log p(y | θ)``, the function integrated out.
     is_evidence: ClassVar[bool]
+    #: What an evidence has beside ``log_prob`` of the data, for each member of the batch: more than none of bounds.
+    beside_density: Any = 0.0
+    #: Whether what is observed is a density of the data; a bound is none, and data cannot be drawn from it.
+    is_density: bool = True
     noise_scale: jax.Array
 
     @property

@@ -23,6 +23,7 @@ class ObservedSite(NamedTuple):
     name: str
     data: Any
     latent: dict[str, tuple[int, ...]]
+    is_density: bool
 
 
 def draw_once(model: Callable[..., Any], data: Any) -> dict[str, Any]:
@@ -84,8 +85,8 @@ def observed_site(model: Callable[..., Any], data: Any, site: str | None) -> Obs
     if site not in sites:
         names = sorted(sites)
         raise ValueError(
-            "The model must have one site made by `sgp.observe`, `sgp.observe_weights` or `sgp.observe_exact`; it has "
-            f"{names or 'none'}."
+            "The model must have one site made by `sgp.observe`, `sgp.observe_weights`, `sgp.observe_exact` or "
+            f"`sgp.observe_inducing`; it has {names or 'none'}."
             + (f" {site!r} is not among them." if site is not None else " Say which with `site=`." * bool(names))
             + ("" if names else " Models with `sgp.latent` go with NumPyro's `Predictive`.")
         )
@@ -95,7 +96,7 @@ def observed_site(model: Callable[..., Any], data: Any, site: str | None) -> Obs
             f"The {type(observed).__name__} that {site!r} observes are made inside the model. Make them outside, and "
             "pass them to the model as its argument, or in a tuple or dictionary."
         )
-    return ObservedSite(site, observed, latent)
+    return ObservedSite(site, observed, latent, sites[site].is_density)
 
 
 def unconstrained_medians(

@@ -130,6 +130,11 @@ class Spread:
         self._low, self._high = np.minimum(self._low, low), np.maximum(self._high, high)
 
     @property
+    def range(self) -> tuple[np.ndarray, np.ndarray]:
+        """Least and largest values."""
+        return self._low, self._high
+
+    @property
     def scale(self) -> np.ndarray:
         """Standard deviations, zero for columns that never vary."""
         return (self._high > self._low) * np.sqrt(self._square / self.count)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable
 from typing import Any
 
@@ -50,6 +51,10 @@ class KeptOutputs:
         mean = self.weights @ self.y**2 / self.num_rows
         return mean**0.5
 
+    def _with_outputs(self, values: Any) -> Any:
+        """Rows with other outputs, in the shape of :attr:`values`: a value of the site that observes them."""
+        return dataclasses.replace(self, y=values.T)  # type: ignore[type-var]
+
     def __repr__(self) -> str:
         shape = f"num_rows={self.num_rows}, input_dim={self.input_dim}, num_outputs={self.num_outputs}"
         return f"{type(self).__name__}({shape})"
@@ -93,10 +98,6 @@ class Rows(KeptOutputs):
         """Least and largest value of each input, shape (d,) each."""
         return self.X.min(axis=0), self.X.max(axis=0)
 
-    def _with_outputs(self, values: Any) -> Rows:
-        """Rows with other outputs, in the shape of :attr:`values`: a value of the site that observes them."""
-        return Rows(self.X, values.T, self.row_weights)
-
     @property
     def parts(self) -> dict[str, Any]:
         """What is written to a file, by name."""
@@ -139,12 +140,14 @@ class ChunkedRows(KeptOutputs):
     :param y: outputs, shape (n,) or (n, q), float64.
     :param row_weights: relative noise precisions, shape (n,), or ``None``.
     :param input_scale: standard deviation of each input, shape (d,); zero for one that never varies.
+    :param input_range: least and largest value of each input, shape (d,) each.
     :param inputs: what reads the inputs.
     """
 
     y: Any
     row_weights: Any
     input_scale: Any
+    input_range: tuple[Any, Any]
     inputs: InputChunks = static()
 
     @property
@@ -156,6 +159,18 @@ class ChunkedRows(KeptOutputs):
     def input_dim(self) -> int:  # type: ignore[override]
         """The number of inputs d."""
         return self.inputs.input_dim
+
+    @property
+    def parts(self) -> dict[str, Any]:
+        """What is written to a file: nothing can be."""
+        raise ValueError(
+            "Inputs of chunks are not in memory, so that no file can hold them. Save a posterior of `sgp.rows(X, y)`, "
+            "with X an array; or save the draws, and make the posterior again."
+        )
+
+    def in_memory(self) -> Rows:
+        """These rows with their inputs as an array, for what asks each of them anyway."""
+        return Rows(self.inputs.at(np.arange(self.num_rows)), self.y, self.row_weights)
 
     __repr__ = KeptOutputs.__repr__
 
@@ -220,4 +235,5 @@ def _read(chunks: Iterable[Any]) -> ChunkedRows:
     if not ys:
         raise ValueError("rows: there were no chunks.")
     inputs = InputChunks(chunks, spread.count, spread.mean.size)
-    return ChunkedRows(np.concatenate(ys), np.concatenate(weights) if weights else None, spread.scale, inputs)
+    row_weights = np.concatenate(weights) if weights else None
+    return ChunkedRows(np.concatenate(ys), row_weights, spread.scale, spread.range, inputs)

@@ -124,14 +124,14 @@ class Case:
         """Degrees of freedom of a last entry that is a residual sum of squares."""
         return int(self.statistics.moments.num_rows - self.statistics.compressed.rank)
 
-    @staticmethod
-    def first_argument(site):
-        """What the distribution is made of, besides data and noise."""
-        return site.prior if isinstance(site, sgp.SparseGP) else site.weights
+    def remake(self, site, noise_scale, **options):
+        """The distribution with another noise."""
+        weights = site.prior if isinstance(site, sgp.SparseGP) else site.weights
+        return type(site)(site.data, weights, noise_scale, **options)
 
     def shape_arguments(self, site):
         """What ``infer_shapes`` takes besides data and noise."""
-        return site.prior if isinstance(site, sgp.SparseGP) else jnp.shape(site.weights)
+        return (site.prior if isinstance(site, sgp.SparseGP) else jnp.shape(site.weights),)
 
     def make(self, parameters: dict[str, Any] | None = None):
         """The distribution, at its own or at given parameters."""
@@ -220,24 +220,45 @@ class ExactCase:
         values = {"lengthscale": np.array([0.7, 1.4]), "amplitude": np.array(1.2), "noise_scale": 0.5 * np.exp(0.3 * z)}
         return {name: jnp.asarray(value) for name, value in values.items()}
 
-    @staticmethod
-    def first_argument(site):
-        return site.kernel
+    def remake(self, site, noise_scale, **options):
+        return type(site)(site.data, *self.shape_arguments(site), noise_scale, **options)
 
-    shape_arguments = first_argument
+    def shape_arguments(self, site):
+        return (site.kernel,)
 
     def make(self, parameters: dict[str, Any] | None = None):
         values = self.parameters if parameters is None else parameters
-        kernel = sgp.Matern52(values["lengthscale"], values["amplitude"])
-        return sgp.ExactGP(self.observed_data, kernel, values["noise_scale"])
+        return self.of_kernel(sgp.Matern52(values["lengthscale"], values["amplitude"]), values["noise_scale"])
+
+    def of_kernel(self, kernel, noise_scale):
+        return sgp.ExactGP(self.observed_data, kernel, noise_scale)
 
     @cached_property
     def value(self) -> jax.Array:
         return jnp.asarray(np.random.default_rng(2).normal(size=(*self.batch_shape, 7)))
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
+class InducingCase(ExactCase):
+    """The same through four inducing points."""
+
+    method: str = "fitc"
+
+    def remake(self, site, noise_scale, **options):
+        return super().remake(site, noise_scale, method=self.method, **options)
+
+    def shape_arguments(self, site):
+        return site.kernel, site.Z
+
+    def of_kernel(self, kernel, noise_scale):
+        Z = np.random.default_rng(4).normal(size=(4, 2))
+        return sgp.InducingGP(self.observed_data, kernel, Z, noise_scale, self.method)
+
+
 EXACT = {
     "exact": ExactCase(),
     "exact-batch": ExactCase(2, True, (3, 2), (3, 2)),
     "exact-outputs": ExactCase(2, False, (), (2,)),
+    "fitc-batch": InducingCase(2, True, (3, 2), (3, 2)),
+    "dtc": InducingCase(method="dtc"),
 }

@@ -69,7 +69,7 @@ def test_one_value_broadcasts_over_the_batch(case, x64):
 
 def test_infer_shapes_without_evaluating(case):
     site = case.make()
-    inferred = type(site).infer_shapes(case.observed_data, case.shape_arguments(site), jnp.shape(site.noise_scale))
+    inferred = type(site).infer_shapes(case.observed_data, *case.shape_arguments(site), jnp.shape(site.noise_scale))
     assert inferred == (site.batch_shape, site.event_shape)
 
 
@@ -90,20 +90,16 @@ def test_support_refuses_a_negative_residual(case):
     outside = case.value.at[..., -1].set(-0.1)
     assert not bool(site.support(outside).any())
     assert bool(site.support(case.value).all())
-    checked = type(site)(case.observed_data, *_arguments(case, site), validate_args=True)
+    checked = case.remake(site, site.noise_scale, validate_args=True)
     with pytest.warns(UserWarning, match="Out-of-support"):
         checked.log_prob(outside)
-
-
-def _arguments(case, site):
-    return case.first_argument(site), site.noise_scale
 
 
 @pytest.mark.parametrize("noise_scale", [0.0, -1.0, np.nan, np.inf])
 def test_constructor_refuses_noise(case, noise_scale):
     site = case.make()
     with pytest.raises(ValueError, match="noise_scale.*positive"):
-        type(site)(case.observed_data, case.first_argument(site), noise_scale)
+        case.remake(site, noise_scale)
 
 
 def test_both_kinds_of_key(case):
@@ -201,7 +197,7 @@ def test_pytree_round_trip(case):
     np.testing.assert_array_equal(back.noise_scale, site.noise_scale)
     np.testing.assert_array_equal(back.log_prob(case.value), site.log_prob(case.value))
     for flag in (True, False):
-        checked = type(site)(site.data, *_arguments(case, site), validate_args=flag)
+        checked = case.remake(site, site.noise_scale, validate_args=flag)
         assert jax.tree.unflatten(*reversed(jax.tree.flatten(checked)))._validate_args is flag
 
 

@@ -31,6 +31,7 @@ def run(arguments, cwd):
 NOTEBOOKS = {
     "quickstart": {"num_features": 30, "num_draws": 25, "num_chains": 2},
     "choosing_a_basis": {"sizes": (30,), "num_keys": 1, "chosen_size": 30, "num_draws": 60, "num_chains": 2},
+    "exact_and_sparse": {"num_rows": 100, "sizes": (2, 4)},
     "seasonal_series": {"num_functions": 20, "num_draws": 50, "num_chains": 2},
     "spatial": {"sizes": (6, 8), "thinning": 4, "num_draws": 100, "num_chains": 2},
     "type1_vs_type2": {"num_sets": 4, "num_particles": 200, "many_rows": 50, "num_draws": 50, "num_chains": 2},

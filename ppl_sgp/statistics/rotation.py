@@ -48,8 +48,8 @@ def of_products(moments: Moments, root: np.ndarray) -> Rotation | None:
     """From the Gram matrix; ``None`` where that is diagonal, or has not the digits, or its root is kept.
 
     Rounding moves each eigenvalue by about ε of the largest, which an evidence with the given prior, times a common
-    variance a², sees as ``½ m ε λ_max a²/σ²`` nats. The a² is estimated from the data, but for the first direction,
-    where a level may be; the noise is no smaller than the least-squares residual.
+    variance a², sees as ``½ m ε λ_max a²/σ²`` nats. The a² is estimated from what the feature that explains most, such
+    as a level, leaves of y; the noise is no smaller than the least-squares residual.
     """
     if moments.gram.ndim == 1 or isinstance(moments, RootMoments):
         return None
@@ -64,7 +64,9 @@ def of_products(moments: Moments, root: np.ndarray) -> Rotation | None:
     c = (rotation[:, :rank].T @ moments.feature_output).T / np.sqrt(eigenvalues[:rank])
     rss = moments.sum_squares - np.sum(c**2, axis=-1)
     with np.errstate(divide="ignore", invalid="ignore"):
-        variance = np.sum(c[..., 1:] ** 2, axis=-1) / np.sum(eigenvalues[1:rank])
+        explained = np.nan_to_num(moments.feature_output.T**2 / np.diagonal(moments.gram))
+        left = moments.sum_squares - np.max(explained, axis=-1, initial=0)
+        variance = left / np.sum(eigenvalues[1:rank])
         lost = 0.5 * m * eps * eigenvalues[0] * variance * n / rss
     if not np.all((rss > 0) & (lost <= NEGLIGIBLE)):
         return None

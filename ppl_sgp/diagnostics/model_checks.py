@@ -82,8 +82,7 @@ def noise_findings(data: Data, noise_scale: Any) -> Iterator[Finding]:
         fewer = ", and fewer features than rows" if isinstance(data, SufficientStatistics) else ""
         yield Finding(
             "interpolation",
-            f"The noise is {least:.1e} of the standard deviation of y, a thousandth or less: the fit "
-            "interpolates.",
+            f"The noise is {least:.1e} of the standard deviation of y, a thousandth or less: the fit interpolates.",
             f"If y is noisy, give the noise a prior that says so{fewer}.",
         )
 
@@ -158,7 +157,9 @@ def prior_findings(posterior: Posterior) -> Iterator[Finding]:
     if conflicts:
         remedy = "Check the units of X and y; then widen or move the prior, or doubt the model."
         if conflicts == ["noise_scale"]:
-            remedy = "Nothing, if y is as exact as that, as of a simulator: many rows outweigh this prior. Else: " + remedy
+            remedy = (
+                "Nothing, if y is as exact as that, as of a simulator: many rows outweigh this prior. Else: " + remedy
+            )
         yield Finding(
             "prior-data conflict",
             f"Posterior medians of {conflicts} lie in a tail of {PRIOR_TAIL:.1%} of their prior.",

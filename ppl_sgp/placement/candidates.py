@@ -23,8 +23,9 @@ from .budget import ALL_ROWS, Budget
 from .hyperparameters import Hyperparameters
 from .score import Sample, Score, exact_score, score
 
-#: Features at most of a basis whose lengthscales stay free: an evidence costs O(m³), and NUTS needs thousands.
-MOST_FREE = 400
+#: Features at most of a basis whose lengthscales stay free: an evidence costs O(m³), and NUTS, which
+#: needs ten thousands of them, should take a minute.
+MOST_FREE = 200
 #: Features at most that a candidate is scored with.
 SCORED = 2000
 #: Factors of the lengthscales that a basis with free lengthscales serves, and that random features are drawn for.

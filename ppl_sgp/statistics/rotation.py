@@ -13,6 +13,7 @@ import numpy as np
 
 from .._internal import checks
 from ..priors import WeightPrior
+from .compressed import RANK_TOLERANCE
 from .moments import Moments
 from .root_moments import RootMoments
 
@@ -59,7 +60,7 @@ def of_products(moments: Moments, root: np.ndarray) -> Rotation | None:
     eigenvalues, vectors = np.linalg.eigh(gram)
     eigenvalues, vectors = eigenvalues[::-1], vectors[:, ::-1]
     n, m, eps = float(moments.num_rows), len(root), np.finfo(np.float64).eps
-    rank = min(int(np.sum(eigenvalues > m * eps * eigenvalues[0])), int(n))
+    rank = min(int(np.sum(eigenvalues > RANK_TOLERANCE * eps * eigenvalues[0])), int(n))
     rotation = scale[:, None] * vectors if independent else root @ vectors
     c = (rotation[:, :rank].T @ moments.feature_output).T / np.sqrt(eigenvalues[:rank])
     rss = moments.sum_squares - np.sum(c**2, axis=-1)

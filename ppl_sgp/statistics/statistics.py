@@ -391,4 +391,3 @@ def with_compressed(basis: Basis, moments: Moments, compressed: Compressed) -> S
 def uses_dual_form(rank: int, num_features: int) -> bool:
     """Whether factors of size rank are cheaper than factors of size m: the measured break-even is near m/2."""
     return 2 * rank <= num_features
-

@@ -245,7 +245,9 @@ def test_noise_of_nothing(statistics):
 
 def test_noise_beside_a_large_level_is_no_interpolation(rng):
     X, y = smooth_rows(rng, 200)
-    basis = sgp.stack(sgp.ConstantBasis(1), sgp.FourierBasis.sample(jax.random.key(0), sgp.SquaredExponential(0.3), 20, 1))
+    basis = sgp.stack(
+        sgp.ConstantBasis(1), sgp.FourierBasis.sample(jax.random.key(0), sgp.SquaredExponential(0.3), 20, 1)
+    )
     for level in (0.0, 1e6):
         stats = sgp.sufficient_statistics(basis, X, level + y)
         assert "interpolation" not in checks(Run(model, draws_of()), stats)

@@ -9,6 +9,7 @@ from scipy.stats import multivariate_normal
 
 import ppl_sgp as sgp
 from ppl_sgp.statistics.rotation import of_factor, of_products, reference_root
+from ppl_sgp.statistics.same_rows import require_same_rows
 from tests.builders import by_lane
 
 
@@ -74,3 +75,16 @@ def test_products_without_the_digits_are_not_used(basis):
     kept = sgp.sufficient_statistics(basis, X, y, method="qr")
     assert of_products(kept.moments, root) is None
     assert of_products(noisy.rotate().moments, root) is None
+
+
+def test_rows_are_known_again_in_directions_that_are_rounding():
+    rng = np.random.default_rng(4)
+    x = rng.uniform(0, 50, (3000, 1))
+    y = 10 + np.sin(x[:, 0]) + 0.3 * rng.standard_normal(3000)
+    smooth = sgp.NystromBasis(x[:150], sgp.SquaredExponential(2.0))
+    stats = sgp.sufficient_statistics(sgp.stack(sgp.ConstantBasis(1), smooth), x, y, method="gram")
+    assert of_products(stats.moments, np.eye(stats.num_features)) is not None
+    rotated = stats.rotate(sgp.DiagonalPrior(1.0))
+    require_same_rows(rotated, x, y, owner="test")
+    with pytest.raises(ValueError, match="other norms"):
+        require_same_rows(rotated, 1.01 * x, y, owner="test")

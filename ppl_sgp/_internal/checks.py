@@ -120,12 +120,10 @@ def unmasked(name: str, values: Any, owner: str) -> Any:
 
 def _all_columns_are_numbers(table: Any) -> bool:
     """Whether this is a table of pandas of which each column has real numbers or Booleans."""
-    dtypes = getattr(table, "dtypes", None)
-    return (
-        hasattr(table, "iloc")
-        and np.ndim(dtypes) == 1
-        and all(isinstance(t, np.dtype) and t.kind in "biuf" for t in dtypes)
-    )  # type: ignore[union-attr]
+    dtypes = getattr(table, "dtypes", ())
+    if not hasattr(table, "iloc") or not isinstance(dtypes, Iterable):
+        return False
+    return all(isinstance(dtype, np.dtype) and dtype.kind in "biuf" for dtype in dtypes)
 
 
 def _as_array(values: Any) -> Any:

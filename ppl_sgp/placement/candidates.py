@@ -23,9 +23,9 @@ from .budget import ALL_ROWS, Budget
 from .hyperparameters import Hyperparameters
 from .score import Sample, Score, exact_score, score
 
-#: Features at most of a basis whose lengthscales stay free: an evidence costs O(m³), and NUTS, which
-#: needs ten thousands of them, should take a minute.
-MOST_FREE = 200
+#: Features at most of a basis whose lengthscales stay free, and features times inputs: an evidence costs O(m³), and
+#: NUTS needs ten thousands of them or more, the more lengthscales there are. It should take a minute.
+MOST_FREE, FREE_PRODUCT = 200, 400
 #: Features at most that a candidate is scored with.
 SCORED = 2000
 #: Factors of the lengthscales that a basis with free lengthscales serves, and that random features are drawn for.
@@ -85,8 +85,9 @@ def candidates(
     best = yield from _nystrom(hyper, points, sample, ratio)
     if X.shape[1] > 1 and best.lost > NEGLIGIBLE:
         yield from _grid(hyper, best.factor, X, most, sample, ratio)
-    yield from _laplace(kernel, hyper, X, min(most, MOST_FREE), sample, ratio)
-    yield from _fourier(key, hyper, X, min(most, MOST_FREE), sample, ratio)
+    free = min(most, MOST_FREE, FREE_PRODUCT // X.shape[1])
+    yield from _laplace(kernel, hyper, X, free, sample, ratio)
+    yield from _fourier(key, hyper, X, free, sample, ratio)
 
 
 def _exact(kernel: Kernel, sample: Sample, ratio: float) -> Score:

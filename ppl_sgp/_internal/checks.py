@@ -73,6 +73,8 @@ def real_numbers(name: str, values: Any, owner: str) -> Any:
     :raises ValueError: for masked entries, text, dates, complex numbers, objects and ragged lists.
     """
     values = unmasked(name, values, owner)
+    if _all_columns_are_numbers(values):  # Boolean columns beside others would make objects of all
+        values = values.astype(np.float64)
     try:
         array = values if hasattr(values, "dtype") and not hasattr(values, "iloc") else _as_array(values)
         array = array if isinstance(array, jax.Array) else np.asarray(array)
@@ -114,6 +116,14 @@ def unmasked(name: str, values: Any, owner: str) -> Any:
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
         raise ValueError(f"{owner}: `{name}` has masked entries; drop or impute those first.")
     return values
+
+
+def _all_columns_are_numbers(table: Any) -> bool:
+    """Whether this is a table of pandas of which each column has real numbers or Booleans."""
+    dtypes = getattr(table, "dtypes", ())
+    if not hasattr(table, "iloc") or not isinstance(dtypes, Iterable):
+        return False
+    return all(isinstance(dtype, np.dtype) and dtype.kind in "biuf" for dtype in dtypes)
 
 
 def _as_array(values: Any) -> Any:

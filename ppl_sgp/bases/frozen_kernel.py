@@ -126,19 +126,24 @@ def evaluate(function: Callable[..., Any], tree: Any, X: Any, xp: ModuleType) ->
 
 
 def evaluate_rows(function: Callable[..., Any], tree: Any, X: Any, xp: ModuleType, width: int) -> Any:
-    """:func:`evaluate` of a function of each row by itself, shape (n, width), for NumPy inputs a block at a time.
+    """:func:`evaluate` of a function of each row by itself, for NumPy inputs a block at a time.
 
     Compiled products of whole matrices become fifty times slower from some 10⁷ entries on.
+
+    :param width: numbers that are evaluated for a row; there may be fewer features.
     """
     size = max(1, BLOCK_SIZE // width)
     if xp is not np or len(X) <= size:
         return evaluate(function, tree, X, xp)
-    out = np.empty((len(X), width))
+    out = np.empty(())
     for start in range(0, len(X), size):
         block = X[start : start + size]
         # The last block repeats its last row, so that all have one shape.
         padded = np.concatenate([block, np.repeat(block[-1:], size - len(block), axis=0)])
-        out[start : start + size] = evaluate(function, tree, padded, np)[: len(block)]
+        values = evaluate(function, tree, padded, np)
+        if start == 0:
+            out = np.empty((len(X), *values.shape[1:]))
+        out[start : start + size] = values[: len(block)]
     return out
 
 

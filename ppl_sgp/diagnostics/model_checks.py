@@ -13,7 +13,7 @@ from ..bases.basis import Basis
 from ..bases.feature_kernel import FeatureKernel
 from ..bases.fourier import FEW_FEATURES
 from ..evidence import joint
-from ..models.hyperpriors import mean_excess
+from ..models.hyperpriors import mean_and_spread, mean_excess
 from ..models.kernel_model import KernelModel
 from ..posteriors.observed_data import Data, input_range
 from ..posteriors.posterior import Posterior
@@ -72,13 +72,16 @@ def basis_findings(posterior: Posterior) -> Iterator[Finding]:
 
 def noise_findings(data: Data, noise_scale: Any) -> Iterator[Finding]:
     """Whether the noise, at draws along a first axis, is next to nothing."""
-    noise = np.asarray(noise_scale).reshape(len(noise_scale), -1) / np.asarray(data.output_scales)
+    known = mean_and_spread(data)
+    # Of simulated outputs the mean is not known.
+    size = data.output_scales if known is None or not np.all(known[1] > 0) else known[1]
+    noise = np.asarray(noise_scale).reshape(len(noise_scale), -1) / np.asarray(size)
     least = np.median(noise.min(axis=1))
     if least**2 < INTERPOLATES:
         fewer = ", and fewer features than rows" if isinstance(data, SufficientStatistics) else ""
         yield Finding(
             "interpolation",
-            f"The noise is {least:.1e} of the size of y, a thousandth or less: the fit interpolates.",
+            f"The noise is {least:.1e} of the standard deviation of y, a thousandth or less: the fit interpolates.",
             f"If y is noisy, give the noise a prior that says so{fewer}.",
         )
 
@@ -151,10 +154,15 @@ def prior_findings(posterior: Posterior) -> Iterator[Finding]:
         if np.mean((below < PRIOR_TAIL) | (below > 1 - PRIOR_TAIL)) > MOST_IN_TAIL:
             conflicts.append(name)
     if conflicts:
+        remedy = "Check the units of X and y; then widen or move the prior, or doubt the model."
+        if conflicts == ["noise_scale"]:
+            remedy = (
+                "Nothing, if y is as exact as that, as of a simulator: many rows outweigh this prior. Else: " + remedy
+            )
         yield Finding(
             "prior-data conflict",
             f"Posterior medians of {conflicts} lie in a tail of {PRIOR_TAIL:.1%} of their prior.",
-            "Check the units of X and y; then widen or move the prior, or doubt the model.",
+            remedy,
         )
     excess = mean_excess(posterior.data)
     if excess is not None and not _has_constant(posterior):

@@ -101,17 +101,23 @@ def check_outputs(owner: str, data: Data, any_mean: bool = False) -> None:
         )
 
 
+def mean_and_spread(data: Data) -> tuple[Any, Any] | None:
+    """Mean and standard deviation of each output, shape () or (q,). Of weighted rows not known."""
+    if not isinstance(data, SufficientStatistics):
+        return None if data.row_weights is not None else (data.y.mean(axis=0), data.y.std(axis=0))
+    moments = data.moments
+    if moments.log_weights != 0:
+        return None
+    mean = moments.y_mean
+    return mean, np.sqrt(np.maximum(moments.sum_squares / moments.num_rows - mean**2, 0))
+
+
 def mean_excess(data: Data) -> tuple[float, float] | None:
     """Mean and standard deviation of y, if a GP of mean zero follows that mean badly. Of weighted rows not known."""
-    if not isinstance(data, SufficientStatistics):
-        mean, spread, weighted = np.abs(data.y.mean(axis=0)), data.y.std(axis=0), data.row_weights is not None
-    else:
-        moments = data.moments
-        mean, weighted = np.abs(moments.y_mean), moments.log_weights != 0
-        spread = np.sqrt(np.maximum(moments.sum_squares / moments.num_rows - mean**2, 0))
-    if np.any(mean > MOST_MEAN * spread) and not weighted:
-        return float(np.max(mean)), float(np.max(spread))
-    return None
+    known = mean_and_spread(data)
+    if known is None or not np.any(np.abs(known[0]) > MOST_MEAN * known[1]):
+        return None
+    return float(np.max(np.abs(known[0]))), float(np.max(known[1]))
 
 
 def require_one_output(owner: str, statistics: SufficientStatistics, remedy: str) -> None:

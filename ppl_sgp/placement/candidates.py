@@ -23,8 +23,9 @@ from .budget import ALL_ROWS, Budget
 from .hyperparameters import Hyperparameters
 from .score import Sample, Score, exact_score, score
 
-#: Features at most of a basis whose lengthscales stay free: an evidence costs O(m³), and NUTS needs thousands.
-MOST_FREE = 400
+#: Features at most of a basis whose lengthscales stay free, since an evidence costs O(m³) and NUTS needs ten thousand
+#: of them; and inputs up to which so many random features are enough.
+MOST_FREE, FREE_INPUTS = 200, 2
 #: Features at most that a candidate is scored with.
 SCORED = 2000
 #: Factors of the lengthscales that a basis with free lengthscales serves, and that random features are drawn for.
@@ -85,7 +86,8 @@ def candidates(
     if X.shape[1] > 1 and best.lost > NEGLIGIBLE:
         yield from _grid(hyper, best.factor, X, most, sample, ratio)
     yield from _laplace(kernel, hyper, X, min(most, MOST_FREE), sample, ratio)
-    yield from _fourier(key, hyper, X, min(most, MOST_FREE), sample, ratio)
+    if X.shape[1] <= FREE_INPUTS:
+        yield from _fourier(key, hyper, X, min(most, MOST_FREE), sample, ratio)
 
 
 def _exact(kernel: Kernel, sample: Sample, ratio: float) -> Score:

@@ -14,6 +14,7 @@ from ..bases.basis import Basis
 from ..bases.constant import ConstantBasis
 from ..bases.stack import stack
 from ..inference.evidence_fit import fit_evidence
+from ..priors import DiagonalPrior
 from ..statistics.from_data import sufficient_statistics
 from ..statistics.kept_rows import Rows
 from ..statistics.rows import validated
@@ -114,7 +115,7 @@ def place(
         basis = stack(ConstantBasis(X.shape[1]), best.make())
         statistics, passed = _statistics(basis, X, y, weights, progress)
         bar.set_description_str("rotation and type-II")
-        statistics = statistics if best.free else statistics.rotate()
+        statistics = statistics if best.free else statistics.rotate(DiagonalPrior(1.0))
         lengthscale, noise_unit = best.factor * found[0].lengthscale, unit * average**0.5
         model = PlacedGP(found[0].family, lengthscale, best.free, level, scale, noise_unit)
         fit = fit_evidence(model, statistics)

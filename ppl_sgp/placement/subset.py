@@ -9,6 +9,8 @@ from scipy.spatial import KDTree
 WINDOW, MOST_INPUTS = 25, 3
 #: Rows that spacings are taken from, to compare distances along different inputs.
 SPACED = 20_000
+#: Points for each input from which on its two ends are among them.
+ENDS = 10
 
 
 def chosen_rows(rng: np.random.Generator, X: np.ndarray, count: int) -> np.ndarray:
@@ -48,10 +50,15 @@ def spacing_scale(X: np.ndarray) -> np.ndarray:
 
 
 def distinct_rows(rng: np.random.Generator, X: np.ndarray, count: int, sample: int) -> np.ndarray:
-    """At most ``count`` rows of X, in random order, no two alike; from at most ``sample`` of them.
+    """At most ``count`` rows of X, no two alike; from at most ``sample`` of them, in random order.
+
+    Those with the least and largest values of each input come first, where they are few among so many: no row is then
+    outside the box of the others, however far out it lies.
 
     :param X: inputs (n, d).
     """
     chosen = rng.choice(len(X), min(len(X), sample), replace=False)
+    if ENDS * X.shape[1] <= count:
+        chosen = np.concatenate([np.argmin(X, axis=0), np.argmax(X, axis=0), chosen])
     first = np.sort(np.unique(X[chosen], axis=0, return_index=True)[1])
     return X[chosen[first[:count]]]

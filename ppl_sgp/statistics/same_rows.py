@@ -54,7 +54,8 @@ def require_same_rows(
     squares, products, stored, expected = (
         sums[compared] for sums in (*_sums(statistics, X, y, omega, features), stored, moments.feature_output)
     )
-    if (np.abs(squares - stored) > TOLERANCE * stored + FLOOR**2 * stored.max()).any():
+    rounding = max(FLOOR**2, statistics.num_features * np.finfo(np.float64).eps)  # of eigenvalues of so many features
+    if (np.abs(squares - stored) > TOLERANCE * stored + rounding * stored.max()).any():
         raise ValueError(
             f"{owner}: `X` is not what was compressed: features have other norms over these rows. Pass the same rows, "
             "in the same units and with the same columns."

@@ -19,6 +19,7 @@ from .consistency import require_consistent
 from .downdate import downdated
 from .moments import Moments
 from .root_moments import RootMoments, kind_beside
+from .rotation import of_factor, of_products, reference_root
 from .storage import read, write
 
 #: Norms, relative to the largest, down to which rotated features are made orthonormal: to 1e-8, in float64.
@@ -198,7 +199,7 @@ class SufficientStatistics:
 
     def _require_host(self, owner: str) -> None:
         """Refuse what is computed on the host for traced statistics, or for a batch of groups."""
-        if not checks.is_concrete(self.moments, self.compressed):
+        if not checks.is_concrete(self.moments, vars(self).get("compressed")):
             raise ValueError(
                 f"{owner} runs on the host, in float64, where numbers cannot be read under `jit`, `vmap` or `grad`. "
                 "Call it before, and pass the result as an argument."
@@ -286,28 +287,34 @@ class SufficientStatistics:
             True
         """
         self._require_host("rotate")
-        m, factor = self.num_features, self.compressed.factor
+        m = self.num_features
         if prior is not None and orthonormal:
             raise ValueError(
                 "rotate: pass either `prior` or `orthonormal=True`: the units of the weights are the prior's."
             )
-        root = np.eye(m) if prior is None else _reference_root(prior, m)
-        rows = np.diag(factor)[factor > 0] if self.is_diagonal else factor
-        c = self.projection[..., :-1][..., factor > 0] if self.is_diagonal else self.projection[..., :-1]
-        rows, c = rows[: self.rank], c[..., : self.rank]
-        # Of the factor, not of the Gram matrix: singular values keep the digits that their squares would lose.
-        left, singular, right = np.linalg.svd(rows @ root, full_matrices=True)
+        root = np.eye(m) if prior is None else reference_root(prior, m)
+        # Without a prior any direction may come to matter, however little the rows say of it.
+        found = None if prior is None else of_products(self.moments, root)
+        if found is None:
+            found = of_factor(*self._pseudo_rows(), root)
+        singular, rank = found.norms, len(found.norms)
         normalised = int(np.sum(singular > ORTHONORMAL_RANGE * singular.max(initial=0))) if orthonormal else 0
-        units = np.where(np.arange(len(singular)) < normalised, singular, 1.0)
-        norms, projection = np.zeros(m), np.zeros((*c.shape[:-1], m + 1))
-        norms[: len(singular)] = singular / units
-        projection[..., : len(singular)], projection[..., -1] = c @ left, self.projection[..., -1]
-        rotation = root @ right.T
-        rotation[:, : len(singular)] /= units
+        units = np.where(np.arange(rank) < normalised, singular, 1.0)
+        norms, rotation = np.zeros(m), found.rotation
+        norms[:rank], rotation[:, :rank] = singular / units, rotation[:, :rank] / units
+        c, rss = found.projection[..., :-1], found.projection[..., -1:]
+        projection = np.concatenate([c, np.zeros((*c.shape[:-1], m - rank)), rss], axis=-1)
         moments = self.moments.plain(gram=norms**2, feature_output=(projection[..., :-1] * norms).T)
         # Not compressed again, which would take rss from sums.
         compressed = compressed_of(moments, norms, projection, int(np.count_nonzero(norms)), None, None)
         return with_compressed(RotatedBasis(self.basis, rotation, normalised), moments, compressed)
+
+    def _pseudo_rows(self) -> tuple[np.ndarray, np.ndarray]:
+        """R (m̃, m), with c and rss."""
+        factor, rank = self.compressed.factor, self.rank
+        c, rss = self.projection[..., :-1], self.projection[..., -1:]
+        rows, c = (np.diag(factor)[factor > 0], c[..., factor > 0]) if self.is_diagonal else (factor, c)
+        return rows[:rank], np.concatenate([c[..., :rank], rss], axis=-1)
 
     def with_projection(self, projection: Any) -> SufficientStatistics:
         """Statistics of other data at the same inputs, such as a draw of the evidence site: for simulation studies.
@@ -384,16 +391,3 @@ def with_compressed(basis: Basis, moments: Moments, compressed: Compressed) -> S
 def uses_dual_form(rank: int, num_features: int) -> bool:
     """Whether factors of size rank are cheaper than factors of size m: the measured break-even is near m/2."""
     return 2 * rank <= num_features
-
-
-def _reference_root(prior: WeightPrior, num_features: int) -> np.ndarray:
-    """F (m, m) with ``FFᵀ`` the covariance of the prior."""
-    if not isinstance(prior, WeightPrior) or not checks.is_concrete(prior):
-        raise ValueError("rotate: `prior` must be a weight prior with known numbers, outside `jit` and of no model.")
-    if prior.mean is not None or prior.batch_shape:
-        raise ValueError("rotate: `prior` must be a single prior of mean zero; subtract a known mean from y instead.")
-    if prior.num_weights not in (None, 1, num_features):
-        raise ValueError(f"rotate: `prior` must have {num_features} weights; got {prior.num_weights}.")
-    with jax.enable_x64(True):  # here alone: statistics are float64 whatever JAX's precision
-        exact = jax.tree.map(lambda array: np.asarray(array, dtype=np.float64), prior)
-        return np.asarray(exact.apply_root(np.eye(num_features)))

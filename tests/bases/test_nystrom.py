@@ -63,6 +63,15 @@ def test_directions_at_rounding_level_are_cut(rng):
     np.testing.assert_allclose(in_float32, basis.host_features(X), atol=2e-3)
 
 
+def test_blocks_of_rows_have_the_features_that_are_left(rng, monkeypatch):
+    U = np.concatenate([np.linspace(0, 1, 30), [0.5, 0.5]])[:, None]
+    basis, X = sgp.NystromBasis(U, SE(1.0)), rng.random((50, 1))
+    whole = basis.host_features(X)
+    monkeypatch.setattr("ppl_sgp.bases.frozen_kernel.BLOCK_SIZE", 20 * len(U))
+    assert whole.shape == (50, basis.num_features) != (50, len(U))
+    np.testing.assert_allclose(basis.host_features(X), whole, atol=1e-9 * np.abs(whole).max())
+
+
 def test_evidence_is_that_of_the_dense_approximation(rng):
     X, kernel = rng.random((40, 1)) * 3, sgp.Matern52(0.7, amplitude=1.3)
     y = np.sin(3 * X[:, 0])

@@ -243,6 +243,17 @@ def test_noise_of_nothing(statistics):
     assert set(checks(tiny, statistics)) == {"interpolation", "prior-data conflict"}
 
 
+def test_noise_beside_a_large_level_is_no_interpolation(rng):
+    X, y = smooth_rows(rng, 200)
+    basis = sgp.stack(
+        sgp.ConstantBasis(1), sgp.FourierBasis.sample(jax.random.key(0), sgp.SquaredExponential(0.3), 20, 1)
+    )
+    for level in (0.0, 1e6):
+        stats = sgp.sufficient_statistics(basis, X, level + y)
+        assert "interpolation" not in checks(Run(model, draws_of()), stats)
+        assert "interpolation" in checks(Run(model, draws_of(log_noise=-9.0)), stats)
+
+
 def test_a_duplicated_column_and_an_empty_one(rng):
     X = rng.standard_normal((200, 6))
     X[:, 4] = -2 * X[:, 1]

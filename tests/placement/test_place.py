@@ -242,3 +242,14 @@ def test_the_next_line_is_nuts(which, request):
     assert 0.8 < np.mean(np.abs(y - prediction.mean) < 1.645 * spread) <= 1
     idata = sgp.to_arviz(mcmc, placed.statistics, X=X, y=y)
     assert idata["posterior"]["amplitude"].shape == (2, 400)
+
+
+def test_a_table_with_boolean_columns():
+    pandas = pytest.importorskip("pandas")
+    X, y = surface()
+    X[:, 3] = X[:, 0] > 0.5
+    table = pandas.DataFrame(X, columns=list("abcd")).astype({"d": bool})
+    placed, of_arrays = (
+        sgp.place(jax.random.key(0), *rows, num_features=50) for rows in ((table, pandas.Series(y)), (X, y))
+    )
+    np.testing.assert_allclose(predicted(placed, table[:5])[0], predicted(of_arrays, X[:5])[0], rtol=1e-3)

@@ -40,3 +40,13 @@ def test_points_are_distinct(rng):
     points = distinct_rows(rng, X, 100, 1000)
     assert len(points) == len(np.unique(points, axis=0)) == 16
     assert len(distinct_rows(rng, X, 7, 1000)) == 7
+
+
+def test_points_have_the_range_of_all_rows(rng):
+    X = np.exp(2 * rng.standard_normal((5000, 3)))
+    points = distinct_rows(rng, X, 60, 1000)
+    assert len(points) == 60
+    np.testing.assert_array_equal(points.min(axis=0), X.min(axis=0))
+    np.testing.assert_array_equal(points.max(axis=0), X.max(axis=0))
+    few = distinct_rows(rng, X, 10, 1000)  # too few to give two to each input
+    assert (few.max(axis=0) < X.max(axis=0)).any()

@@ -184,8 +184,8 @@ class InducingPosteriors(ComputedPosteriors):
             return LeftOut(X, y, omega, residual_variance)
         if not residual_variance:
             raise ValueError(
-                f'leave_one_out: rows of a block share what the points lack (method "{self.method}"), so that it cannot '
-                "be left out of one of them. Leave `residual_variance=False` out."
+                f'leave_one_out: rows of a block share what the points lack (method "{self.method}"), so that it '
+                "cannot be left out of one of them. Leave `residual_variance=False` out."
             )
         touched = self._members[np.isin(self._members, numbers).any(axis=1)]
         parts = inducing.parts_with(self.rows, self._num_points, touched)

@@ -26,9 +26,9 @@ class InducingGP(ObservedDistribution):
 
     A model of its own, which ``sample`` draws from exactly: f at the points from the exact GP, and rows given these
     with independent errors, ``Λ = diag(K − Q) + σ²Ω⁻¹`` (``"fitc"``), errors that are correlated within blocks
-    (``"pitc"``, ``"pic"``), or no errors but the noise, ``Λ = σ²Ω⁻¹`` (``"dtc"``). The bound of Titsias is no density of
-    y: :func:`~ppl_sgp.observe_inducing` adds it. ``log_prob`` costs O(n m²) in memory that does not grow with n, as does
-    its gradient (see :func:`~ppl_sgp.inducing_evidence`).
+    (``"pitc"``, ``"pic"``), or no errors but the noise, ``Λ = σ²Ω⁻¹`` (``"dtc"``). The bound of Titsias is no density
+    of y: :func:`~ppl_sgp.observe_inducing` adds it. ``log_prob`` costs O(n m²) in memory that does not grow with n, as
+    does its gradient (see :func:`~ppl_sgp.inducing_evidence`).
 
     Batch shape: that of the noise, with outputs (if y has several columns) as the last axis. Event shape: (n,), and the
     value to observe is ``rows.values``.

@@ -87,7 +87,7 @@ def near_blocks(X_new):
     return labels[np.argmin(distance, axis=1)]
 
 
-def lacking(draw, X_new, method="", noise_scale=None):
+def lacking(draw, X_new, method=""):
     """What the points lack of the variance; of PIC what the rows of a block lack as well."""
     R = k(draw, X_new, X_new) - q(draw, X_new, X_new)
     if method == "pic":

@@ -39,8 +39,8 @@ class InducingGPModel(KernelGP):
             raise ValueError(f"inducing_gp: `method` must be one of {inducing.METHODS}; got {self.method!r}.")
         if self.method in inducing.IN_BLOCKS and np.ndim(self.blocks) != 1:
             raise ValueError(
-                f'inducing_gp: method "{self.method}" needs `blocks`: labels of the rows, shape (n,), since rows that a '
-                f"compiled model gets cannot be clustered; got {self.blocks!r}. Make them once: "
+                f'inducing_gp: method "{self.method}" needs `blocks`: labels of the rows, shape (n,), since '
+                f"rows that a compiled model gets cannot be clustered; got {self.blocks!r}. Make them once: "
                 "blocks=sgp.cluster_rows(rows, number)."
             )
 

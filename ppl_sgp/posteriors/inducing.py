@@ -258,7 +258,7 @@ def _independent_moments(training: Any, each: PointFactors, rows: Any) -> tuple[
     V, lacking = features(each.parameters, X_new)
     if training is None:
         return each.loc @ V, halves(each.factor, V[None]), lacking[None]
-    near = near_block(each, *training, X_new, V, groups[:2])
+    near = near_block(each, training[0], training[1], X_new, V, groups[:2])
     lacking = jnp.maximum(lacking[None] - jnp.sum(near.explained**2, axis=1), 0)
     return _mean_of(each, near), halves(each.factor, near.features), lacking
 
@@ -270,7 +270,7 @@ def _joint_moments(training: Any, each: PointFactors, rows: Any) -> tuple[jax.Ar
     lacking = (each.parameters.kernel(X_new) - V.T @ V)[None]
     if training is None:
         return each.loc @ V, halves(each.factor, V[None]), lacking
-    near = near_block(each, *training, X_new, V, groups[:2])
+    near = near_block(each, training[0], training[1], X_new, V, groups[:2])
     same = groups[2][:, None] == groups[2][None, :]
     lacking = jnp.where(same[None], lacking - near.explained.swapaxes(1, 2) @ near.explained, 0)
     return _mean_of(each, near), halves(each.factor, near.features), lacking

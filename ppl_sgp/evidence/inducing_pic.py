@@ -1,8 +1,7 @@
 """Predictions of PIC: a new row belongs to a block, whose training rows it sees by the kernel itself.
 
 PIC is PITC's model of the training rows, continued to all rows: their covariance is Q, and K within a block (Snelson &
-Ghahramani 2007).
-For a new row of block B with ``δ = k(X_B, x) − V_Bᵀv``, ``Λ_B = L Lᵀ`` (noise included), ``s = L⁻¹δ`` and
+Ghahramani 2007). For a new row of block B with ``δ = k(X_B, x) − V_Bᵀv``, ``Λ_B = L Lᵀ`` (noise included), ``s = L⁻¹δ`` and
 ``u = v − V_B L⁻ᵀs``, the formulas with the whole of the covariance reduce by Woodbury to
 
     mean = uᵀw̄ + sᵀL⁻¹y_B,    cov = uᵀB⁻¹u' + [same block](k(x, x') − vᵀv' − sᵀs'),
@@ -38,7 +37,7 @@ def nearest_blocks(members: np.ndarray, X: np.ndarray, X_new: np.ndarray) -> np.
 
     :param members: numbers of the rows of each block, shape (blocks, b), filled up with negative ones.
     """
-    spread = np.where(X.std(axis=0) > 0, X.std(axis=0), 1.0)
+    spread = np.where(X.max(axis=0) > X.min(axis=0), X.std(axis=0), 1.0)
     centres = np.stack([X[block[block >= 0]].mean(axis=0) for block in members])
     return KDTree(centres / spread).query(X_new / spread)[1]
 

@@ -1,8 +1,8 @@
 """Predictions of PIC: a new row belongs to a block, whose training rows it sees by the kernel itself.
 
 PIC is PITC's model of the training rows, continued to all rows: their covariance is Q, and K within a block (Snelson &
-Ghahramani 2007). For a new row of block B with ``δ = k(X_B, x) − V_Bᵀv``, ``Λ_B = L Lᵀ`` (noise included), ``s = L⁻¹δ`` and
-``u = v − V_B L⁻ᵀs``, the formulas with the whole of the covariance reduce by Woodbury to
+Ghahramani 2007). For a new row of block B with ``δ = k(X_B, x) − V_Bᵀv``, ``Λ_B = L Lᵀ`` (noise included), ``s = L⁻¹δ``
+and ``u = v − V_B L⁻ᵀs``, the formulas with the whole of the covariance reduce by Woodbury to
 
     mean = uᵀw̄ + sᵀL⁻¹y_B,    cov = uᵀB⁻¹u' + [same block](k(x, x') − vᵀv' − sᵀs'),
 

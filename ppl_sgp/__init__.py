@@ -26,6 +26,7 @@ from .diagnostics.report import Report, report
 from .diagnostics.simulation_based_calibration import posterior_sbc, rank_uniformity, simulation_based_calibration
 from .evidence import evidence_cost, log_evidence
 from .evidence.inducing import inducing_evidence, inducing_upper_bound
+from .evidence.inducing_blocks import cluster_rows
 from .evidence.weight_posterior import weight_posterior
 from .inference.continuation import continue_with
 from .inference.evidence_fit import EvidenceFit, fit_evidence
@@ -146,6 +147,7 @@ __all__ = [
     "average_predictions",
     "calibrate_classification",
     "calibrate_regression",
+    "cluster_rows",
     "continue_with",
     "direct",
     "evidence_cost",

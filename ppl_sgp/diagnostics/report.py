@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..evidence.inducing import IN_BLOCKS
 from ..models.kernel_model import KernelModel
 from ..posteriors.arviz_compat import LEAST_DRAWS, pareto_k
 from ..posteriors.observed_data import input_dim
@@ -138,8 +139,10 @@ def _of_rows(posterior: Posterior) -> tuple[list[Finding], list[str]]:
     findings = [*noise_findings(rows, parameters.noise_scale)]
     if isinstance(rows, SufficientStatistics) or not isinstance(parameters, InducingParameters):
         return findings, []
-    if rows.num_outputs > 1 or parameters.method == "pitc":
-        return findings, ["whether there are enough inducing points; that is known of one output, and not of PITC."]
+    if rows.num_outputs > 1 or parameters.method in IN_BLOCKS:
+        return findings, [
+            "whether there are enough inducing points; that is known of one output, and not of blocks of rows."
+        ]
     return [*findings, *point_findings(rows, parameters)], []
 
 

@@ -21,6 +21,7 @@ from numpyro.infer.mcmc import MCMCKernel
 from .._internal import checks
 from .._internal.pytree import rebuild
 from .._internal.random import host_generator, random_key
+from ..evidence.inducing import IN_BLOCKS
 from ..posteriors.posterior import Posterior, posterior
 from ..posteriors.site_draws import InducingParameters
 from ..sites.compressed_normal import CompressedNormal
@@ -207,9 +208,10 @@ def _rows_again(posterior: Posterior, key: jax.Array) -> tuple[Rows, np.ndarray]
     if not isinstance(rows, Rows):
         raise ValueError("posterior_sbc sees the rows twice, which need their inputs as an array: `sgp.rows(X, y)`.")
     method = structure.method if isinstance(structure, InducingParameters) else "exact"
-    if method == "pitc":
+    if method in IN_BLOCKS:
         raise ValueError(
-            'posterior_sbc sees the rows twice, and `blocks` of method "pitc" are labels of each row once. Use "fitc".'
+            f'posterior_sbc sees the rows twice, and `blocks` of method "{method}" are labels of each row once. Use '
+            '"fitc".'
         )
     # Rows of DTC have none of what the points lack, and so have their repetitions.
     prediction = posterior.predict(rows.X, row_weights=rows.row_weights, residual_variance=method != "dtc")

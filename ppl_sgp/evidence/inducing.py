@@ -30,7 +30,9 @@ from ..statistics.kept_rows import ChunkedRows, Rows
 from .inducing_blocks import Parameters, Sums, block_members, in_blocks, independent
 from .inducing_parts import Parts, held, part_size, summed, whitened
 
-METHODS = ("vfe", "dtc", "fitc", "pitc")
+METHODS = ("vfe", "dtc", "fitc", "pitc", "pic")
+#: Those with blocks of rows: of PIC new rows belong to them as well, and its evidence is that of PITC.
+IN_BLOCKS = ("pitc", "pic")
 #: Variances added to those at the inducing points, as shares of their mean: the first with which they have a factor.
 JITTER = tuple(10.0**exponent for exponent in range(-10, -3))
 
@@ -44,6 +46,7 @@ def inducing_evidence(
       where the points are the rows.
     - ``"dtc"``: the same without its trace term: a model with less variance away from the points.
     - ``"fitc"``, ``"pitc"``: models that keep the variance of each row, or the covariance of each block of rows.
+    - ``"pic"`` (Snelson & Ghahramani 2007): that of PITC, whose blocks new rows belong to.
 
     O(n m²) time in memory O(m²) beyond the rows, also for gradients; PITC O(n b²) more for blocks of b rows, in memory
     O(b² + m²). A jitter of 1e-10 of the mean variance at the points, or the least power of ten above with which they
@@ -53,8 +56,8 @@ def inducing_evidence(
     :param kernel: the covariance of f, of mean zero.
     :param Z: inducing points, shape (m, d), in the space of the inputs; anywhere.
     :param noise_scale: standard deviation of the noise of a row of weight one: a number, or one an output, shape (q,).
-    :param method: ``"vfe"``, ``"dtc"``, ``"fitc"`` or ``"pitc"``.
-    :param blocks: for PITC: integer labels of the rows, shape (n,), or a number of blocks, made by k-means.
+    :param method: ``"vfe"``, ``"dtc"``, ``"fitc"``, ``"pitc"`` or ``"pic"``.
+    :param blocks: for PITC and PIC: integer labels of the rows, shape (n,), or a number of blocks, made by k-means.
     :return: shape (), or of several outputs (q,).
     :raises ValueError: for arguments that do not fit, float32, and a result that is not finite (under ``jit`` −∞).
 
@@ -137,7 +140,7 @@ def evaluate(method: str, parts: Parts, kernel: Kernel, Z: Any, noise_scale: Any
 
 
 #: Methods whose sums depend on the noise, and the sums of a part of the rows.
-CORRELATED = {"fitc": independent, "pitc": in_blocks}
+CORRELATED = {"fitc": independent, "pitc": in_blocks, "pic": in_blocks}
 
 
 def white_noise_terms(
@@ -213,12 +216,14 @@ def factor_at_points(kernel: Kernel, Z: jax.Array) -> jax.Array:
 
 def parts_of(owner: str, rows: Rows | ChunkedRows, num_points: int, method: str, blocks: Any = None) -> Parts:
     """The rows in parts, as the method sums over them."""
-    if method == "pitc":
+    if method in IN_BLOCKS:
         if isinstance(rows, ChunkedRows):
-            raise ValueError(f'{owner}: method "pitc" reads rows block by block, so they must be arrays; got {rows}.')
+            raise ValueError(
+                f'{owner}: method "{method}" reads rows block by block, so they must be arrays; got {rows}.'
+            )
         return parts_with(rows, num_points, block_members(blocks, rows.X, owner))
     if blocks is not None:
-        raise ValueError(f'{owner}: `blocks` are of method "pitc"; leave them out, or choose that.')
+        raise ValueError(f'{owner}: `blocks` are of methods "pitc" and "pic"; leave them out, or choose that.')
     return parts_with(rows, num_points, None)
 
 

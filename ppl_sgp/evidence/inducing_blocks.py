@@ -15,6 +15,7 @@ from jax.scipy.linalg import solve_triangular
 from .._internal import checks
 from .._internal.clusters import cluster
 from ..kernels import Kernel
+from ..statistics.kept_rows import ChunkedRows, Rows
 from .inducing_parts import Part
 
 
@@ -74,6 +75,38 @@ def block_noise(parameters: Parameters, noise_scale: jax.Array, part: Part) -> t
     return V, jnp.linalg.cholesky(jnp.where(both, covariance, identity) - V.T @ V)
 
 
+def cluster_rows(rows: Any, num_blocks: int) -> np.ndarray:
+    """Blocks of rows for PITC and PIC, by k-means: those that a number of blocks means elsewhere.
+
+    Inputs are compared in units of their standard deviations. O(n·blocks·d) an iteration. Methods with blocks of b rows
+    cost O(n b²), and those of inducing points O(n m²).
+
+    :param rows: from :func:`~ppl_sgp.rows`, or inputs (n, d).
+    :param num_blocks: how many; there are fewer if there are fewer distinct rows, or if clusters end empty.
+    :return: labels from 0 on, shape (n,).
+    :raises ValueError: for arguments that do not fit, and traced rows.
+
+    .. doctest::
+
+        >>> import numpy as np, ppl_sgp as sgp
+        >>> X = np.array([[0.0], [0.1], [0.2], [7.0], [7.1]])
+        >>> labels = sgp.cluster_rows(X, 2)
+        >>> bool(labels[0] == labels[2] != labels[3] == labels[4])
+        True
+    """
+    owner = "cluster_rows"
+    if isinstance(rows, ChunkedRows):
+        raise ValueError(f"{owner}: blocks are made of rows in memory, arrays `X, y`; got {rows}.")
+    X = checks.finite_inputs(rows.X if isinstance(rows, Rows) else rows, None, owner)
+    return _clustered(X, num_blocks, "num_blocks", owner)
+
+
+def _clustered(X: Any, count: Any, name: str, owner: str) -> np.ndarray:
+    count = checks.whole_number(name, count, 1, owner)
+    X = checks.on_host("rows", X, owner, " Pass labels as `blocks`: sgp.cluster_rows(rows, number).")
+    return cluster(X, count, np.random.default_rng(0))[1]
+
+
 def block_members(blocks: Any, X: Any, owner: str) -> np.ndarray:
     """Numbers of the rows of each block, shape (blocks, size of the largest), filled up with −1.
 
@@ -82,13 +115,11 @@ def block_members(blocks: Any, X: Any, owner: str) -> np.ndarray:
     """
     if blocks is None:
         raise ValueError(
-            f'{owner}: method "pitc" needs `blocks`: integer labels of the rows, shape (n,), or a number of blocks, '
-            "which k-means then makes."
+            f"{owner}: this method needs `blocks`: integer labels of the rows, shape (n,), such as "
+            "sgp.cluster_rows(rows, number) makes."
         )
     if np.ndim(blocks) == 0:
-        count = checks.whole_number("blocks", blocks, 1, owner)
-        X = checks.on_host("rows", X, owner, " Pass labels of the rows as `blocks`.")
-        labels = cluster(X, count, np.random.default_rng(0))[1]
+        labels = _clustered(X, blocks, "blocks", owner)
     else:
         labels = checks.host_numbers("blocks", blocks, owner)
         if labels.shape != np.shape(X)[:1] or labels.dtype.kind not in "iu":

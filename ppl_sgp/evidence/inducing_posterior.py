@@ -69,9 +69,15 @@ def features(parameters: Parameters, X: Any) -> tuple[jax.Array, jax.Array]:
     return V, jnp.maximum(parameters.kernel.diag(X) - jnp.sum(V**2, axis=0), 0)
 
 
+def halves(factor: jax.Array, V: jax.Array) -> jax.Array:
+    """Roots (p, m, k) of the covariances of vᵀw, for features (p or 1, m, k)."""
+    solve = jax.vmap(lambda L, V: solve_triangular(L, V, lower=True))
+    return solve(factor, jnp.broadcast_to(V, (len(factor), *V.shape[1:])))
+
+
 def spread(factor: jax.Array, V: jax.Array) -> jax.Array:
-    """Variances of vᵀw (p, k)."""
-    return jnp.sum(jax.vmap(lambda L: solve_triangular(L, V, lower=True))(factor) ** 2, axis=1)
+    """Variances of vᵀw (p, k), for features (p or 1, m, k)."""
+    return jnp.sum(halves(factor, V) ** 2, axis=1)
 
 
 def left_out_rows(
@@ -81,7 +87,7 @@ def left_out_rows(
     V, lacking = features(each.parameters, X)
     noise = each.noise_scale[: len(each.factor), None] ** 2 / omega[None, :]
     noise = noise + lacking[None, :] if fitc else noise
-    kept = 1 - spread(each.factor, V) / noise
+    kept = 1 - spread(each.factor, V[None]) / noise
     # Of FITC the noise has it already.
     added = lacking[None, :] * (jnp.asarray(residual, noise.dtype) - float(fitc))
     variance = jnp.broadcast_to(noise / kept + added, y.shape)

@@ -113,6 +113,9 @@ def fit_inducing(
     - ``"fix-retrain"``: fix, points chosen anew, then θ and Z.
     - ``"reinitialise-retrain"``: as reinitialise, until a choice makes it worse; then θ and Z. The best in that thesis.
 
+    Where points chosen anew have no finite density, such as for lack of a Cholesky factor beyond all jitter, they are
+    chosen for the best θ so far, or fewer of them are taken, with a warning.
+
     The best θ and Z that were seen are returned, also if interrupted. Hyper-priors are the defaults of
     :func:`ppl_sgp.models.basis_gp`, one lengthscale an input, and medians are the start. With q outputs all share the
     kernel, and each has its own noise. An evaluation costs O(n m²), and memory does not grow with n.
@@ -123,8 +126,8 @@ def fit_inducing(
         default squared exponential.
     :param num_points: m; there may be fewer: see :func:`~ppl_sgp.select_inducing_points`.
     :param schedule: one of the five.
-    :param method: ``"vfe"``, ``"dtc"``, ``"fitc"`` or ``"pitc"``, as of :func:`~ppl_sgp.inducing_evidence`.
-    :param blocks: of PITC.
+    :param method: ``"vfe"``, ``"dtc"``, ``"fitc"``, ``"pitc"`` or ``"pic"``, as of :func:`~ppl_sgp.inducing_evidence`.
+    :param blocks: of PITC and PIC.
     :param start: hyperparameters to start from: some of ``lengthscale``, ``amplitude``, ``noise_scale``.
     :param max_iterations: iterations of L-BFGS in the last stage, and of θ alone in "fix".
     :param iterations_per_round: iterations of θ between two choices of points; more for few rows.
@@ -173,28 +176,27 @@ def _remedy(message: str) -> str:
 
 def _follow(run: _Run, schedule: str, theta: np.ndarray, max_iterations: int, per_round: int) -> Maximum:
     """Go through a schedule from a start; the run remembers the best."""
-    Z = run.first_choice(theta)
+    theta, Z, _ = run.choose(theta)
     if schedule == "joint":
         return run.maximise(theta, Z, max_iterations, move=True)
     if schedule in ("fix", "fix-retrain"):
         end = run.maximise(theta, Z, max_iterations)
         if schedule == "fix":
             return end
-        theta, Z = run.best_point()
-        chosen = run.choose(theta)
-        better = run.log_joint(theta, chosen) > run.best_value
-        return run.maximise(theta, chosen if better else Z, max_iterations, move=True)
+        best, before = run.best_point(), run.best_value
+        theta, chosen, value = run.choose(best[0])
+        return run.maximise(*((theta, chosen) if value > before else best), max_iterations, move=True)
     worse = 0
     for _ in range(MOST_ROUNDS):
         before = run.best_value
         theta = run.steps(theta, Z, per_round)
         settled = run.best_value - before < LEAST_GAIN
-        chosen = run.choose(theta)
-        if not run.log_joint(theta, chosen) > run.log_joint(theta, Z):
+        value = run.log_joint(theta, Z)
+        theta, Z, chosen_value = run.choose(theta)
+        if not chosen_value > value:
             worse += 1
             if settled or schedule == "reinitialise-retrain" or worse == MOST_WORSE:
                 break
-        Z = chosen
     move = schedule == "reinitialise-retrain"
     return run.maximise(*run.best_point(), max_iterations if move else LAST, move=move)
 
@@ -260,21 +262,40 @@ class _Run:
         """Hyperparameters by name, in their own units."""
         return _hyperparameters(self.medians, jnp.asarray(theta))
 
-    def choose(self, theta: np.ndarray) -> np.ndarray:
-        """Points chosen greedily for the kernel at θ."""
-        kernel = self.kernel_at(theta)
-        chosen = select_inducing_points(self.key, self.rows, kernel, self.num_points, max_memory=self.max_memory)
-        return chosen.points
+    def choose(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
+        """Points chosen greedily for the kernel at θ, with θ and the density, which is finite.
 
-    def first_choice(self, theta: np.ndarray) -> np.ndarray:
-        """Points for the start, where the density must be finite."""
-        Z = self.choose(theta)
-        if not np.isfinite(self.log_joint(theta, Z)):
+        Where it would not be, points are chosen for the best θ so far, then the first half of them, and so on, since
+        fewer have a Cholesky factor sooner; in the end the best point stays.
+        """
+        Z = self._greedy(theta)
+        value = self.log_joint(theta, Z)
+        if not np.isfinite(value) and self.best is not None and not np.array_equal(self.best[0], theta):
+            theta = self.best[0]
+            Z = self._greedy(theta)
+            value = self.log_joint(theta, Z)
+        asked = len(Z)
+        while not np.isfinite(value) and len(Z) > 1:
+            Z = Z[: len(Z) // 2]
+            value = self.log_joint(theta, Z)
+        if not np.isfinite(value):
+            if self.best is not None:
+                return *self.best, self.best_value
             raise ValueError(
                 f"{OWNER}: the density is not finite at the start, {self.hyperparameters(theta)}. Check the scales of "
                 "inputs and outputs, or pass a `start`."
             )
-        return Z
+        if len(Z) < asked:
+            checks.warn(
+                f"{OWNER}: with {asked} points the density is not finite at {self.hyperparameters(theta)}; it goes on "
+                f"with {len(Z)}. Check that the kernel is positive definite, and that the noise is not far below it."
+            )
+        return theta, Z, value
+
+    def _greedy(self, theta: np.ndarray) -> np.ndarray:
+        kernel = self.kernel_at(theta)
+        chosen = select_inducing_points(self.key, self.rows, kernel, self.num_points, max_memory=self.max_memory)
+        return chosen.points
 
     def kernel_at(self, theta: Any) -> Kernel:
         """The kernel at θ."""
@@ -282,7 +303,7 @@ class _Run:
         return self.family(values["lengthscale"], values["amplitude"])
 
     def log_joint(self, theta: np.ndarray, Z: np.ndarray) -> float:
-        """Evidence × hyper-priors."""
+        """Evidence × hyper-priors; −∞ where it or a gradient is not finite."""
         return self._evaluate(theta, Z)[0]
 
     def best_point(self) -> tuple[np.ndarray, np.ndarray]:
@@ -316,8 +337,9 @@ class _Run:
         spreads = tuple(spread for _, spread in self.priors.values())
         model = (self.method, self.family, spreads)
         value, gradients = _value_and_gradients(model, self.medians, self.parts, self.values, theta, Z)
-        value = float(value)
-        if value > self.best_value and all(np.isfinite(gradient).all() for gradient in gradients):
+        finite = all(np.isfinite(each).all() for each in (value, *gradients))
+        value = float(value) if finite else -np.inf
+        if value > self.best_value:
             self.best, self.best_value = (theta.copy(), Z), value
         self.trace.append(self.best_value)
         self.bar.update()

@@ -37,6 +37,12 @@ class InducingGPModel(KernelGP):
         inducing.check_points("inducing_gp", self.points, columns, "points")
         if self.method not in inducing.METHODS:
             raise ValueError(f"inducing_gp: `method` must be one of {inducing.METHODS}; got {self.method!r}.")
+        if self.method in inducing.IN_BLOCKS and np.ndim(self.blocks) != 1:
+            raise ValueError(
+                f'inducing_gp: method "{self.method}" needs `blocks`: labels of the rows, shape (n,), since '
+                f"rows that a compiled model gets cannot be clustered; got {self.blocks!r}. Make them once: "
+                "blocks=sgp.cluster_rows(rows, number)."
+            )
 
     def __call__(self, rows: Rows | ChunkedRows) -> None:
         """Sample hyperparameters and observe the rows."""
@@ -71,15 +77,18 @@ def inducing_gp(
     starting values it takes: ``NUTS(model, init_strategy=fit.init_strategy())``. Memory does not grow with n, and
     inputs may be read in chunks. Float64 only. f has mean zero: subtract that of y.
 
-    ``"fitc"``, ``"dtc"`` and ``"pitc"`` are models, sampled as they are. ``"vfe"`` samples ∝ p(θ) exp(bound), which is
+    All methods but ``"vfe"`` are models, sampled as they are. ``"vfe"`` samples ∝ p(θ) exp(bound), which is
     biased towards hyperparameters that the points carry well: see :func:`~ppl_sgp.observe_inducing`;
     :func:`~ppl_sgp.report` says when the points are too few.
 
     :param points: inducing points, shape (m, d), in the space of the inputs: ``fit.points`` of
         :func:`~ppl_sgp.fit_inducing`, or those of :func:`~ppl_sgp.select_inducing_points`.
     :param kernel: class of the kernel, or a function of (lengthscale, amplitude); default squared exponential.
-    :param method: ``"vfe"``, ``"dtc"``, ``"fitc"`` or ``"pitc"``.
-    :param blocks: of PITC: integer labels of the rows, shape (n,).
+    :param method: ``"vfe"``, ``"dtc"``, ``"fitc"``, ``"pitc"`` or ``"pic"``; the last two differ in predictions alone,
+        in which PIC sees the training rows of the block whose centroid is nearest to a new row, in units of the inputs'
+        standard deviations, as they are: functions jump where blocks meet (Snelson & Ghahramani 2007).
+    :param blocks: of PITC and PIC: integer labels of the rows, shape (n,), such as
+        :func:`~ppl_sgp.cluster_rows` makes.
     :param lengthscale: a NumPyro distribution, or a number or array to hold fixed.
     :param amplitude: a NumPyro distribution, or a number to hold fixed; one for all outputs.
     :param noise_scale: likewise; with q outputs, of shape () or (q,).

@@ -11,16 +11,16 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.linalg import solve_triangular
 
 from ..evidence import exact, inducing
+from ..evidence.inducing_pic import NearBlock, grouped, near_block, nearest_blocks
 from ..evidence.inducing_posterior import (
     PointFactors,
     features,
+    halves,
     left_out_blocks,
     left_out_rows,
     posterior_factors,
-    spread,
 )
 from ..statistics.kept_rows import ChunkedRows, Rows
 from .functions import (
@@ -37,12 +37,35 @@ from .prediction import Prediction
 from .site_draws import InducingParameters, SiteDraws
 
 
+class Blocks(NamedTuple):
+    """Of PIC: its blocks of training rows, all outputs (q, n), and the block of each new row (k,)."""
+
+    parts: Any
+    values: np.ndarray
+    labels: np.ndarray
+
+
 class NewRows(NamedTuple):
     """Inputs (k, d), whether to add what the points lack of the variance, and rows of joint draws at a time."""
 
     X: np.ndarray
     residual: bool = True
     at_once: int | None = None
+    blocks: Blocks | None = None
+
+    def some(self, rows: slice) -> NewRows:
+        """Some of them."""
+        blocks = None if self.blocks is None else self.blocks._replace(labels=self.blocks.labels[rows])
+        return self._replace(X=self.X[rows], blocks=blocks)
+
+    def mapped(self, function: Any, factors: PointFactors) -> tuple[np.ndarray, ...]:
+        """A function of what all share, of each draw, and of the rows with their groups, as arrays of NumPy."""
+        if self.blocks is None:
+            found = mapped(function, None, factors, (self.X, None))
+        else:
+            groups = (*grouped(self.blocks.labels), self.blocks.labels)
+            found = mapped(function, self.blocks[:2], factors, (self.X, groups))
+        return tuple(np.asarray(each) for each in found)
 
 
 class LeftOut(NamedTuple):
@@ -66,10 +89,9 @@ class InducingDraws(FactoredDraws):
     """A batch of draws, which share the method."""
 
     def moments(self, rows: NewRows) -> Moments:
-        """Means and variances of f, (b, q, k) each. O(m² k) a draw."""
-        mean, variance, lacking = mapped(_moments, None, self.factors, rows.X)
-        variance = np.asarray(variance) + float(rows.residual) * np.asarray(lacking)[:, None]
-        return np.asarray(mean), np.broadcast_to(variance, mean.shape)
+        """Means and variances of f, (b, q, k) each. O(m² k) a draw; PIC O(b³ + b² m) more a block of b rows."""
+        mean, variance, lacking = rows.mapped(_moments, self.factors)
+        return mean, np.broadcast_to(variance + float(rows.residual) * lacking, mean.shape)
 
     def left_out(self, rows: LeftOut | LeftOutOfBlocks) -> Moments:
         """Residuals and variances of training rows given all others, points kept. O(m²) a row and draw."""
@@ -91,13 +113,14 @@ class InducingDraws(FactoredDraws):
 
     def _sample_jointly(self, rng: np.random.Generator, rows: NewRows, noise: np.ndarray) -> np.ndarray:
         """Of one draw, (q, k), with the covariance that the points lack."""
-        mean, halves, covariance = (np.asarray(each)[0] for each in mapped(_joint_moments, None, self.factors, rows.X))
-        weights, z = (rng.standard_normal((len(mean), size)) for size in (halves.shape[1], len(rows.X)))
-        scales = self.noise_scale[0, : len(halves)]
-        roots = np.stack([covariance_root(covariance, scale**2 * noise) for scale in scales])
+        mean, known, lacking = (each[0] for each in rows.mapped(_joint_moments, self.factors))
+        weights, z = (rng.standard_normal((len(mean), size)) for size in (known.shape[1], len(rows.X)))
+        scales = self.noise_scale[0, : len(known)]
+        covariances = np.broadcast_to(lacking, (len(known), *lacking.shape[1:]))
+        roots = np.stack([covariance_root(C, scale**2 * noise) for C, scale in zip(covariances, scales, strict=True)])
         return (
             mean
-            + np.einsum("qm,qmk->qk", weights, _of_each(halves, mean))
+            + np.einsum("qm,qmk->qk", weights, _of_each(known, mean))
             + np.einsum("qkl,ql->qk", _of_each(roots, mean), z)
         )
 
@@ -106,11 +129,10 @@ class InducingDraws(FactoredDraws):
         _, q, m = self.factors.loc.shape
         weights, result = rng.standard_normal((q, m)), np.empty((q, len(rows.X)))
         for block in row_blocks(len(rows.X), rows.at_once or len(rows.X)):
-            found = mapped(_independent_moments, None, self.factors, rows.X[block])
-            mean, halves, lacking = (np.asarray(each)[0] for each in found)
+            mean, known, lacking = (each[0] for each in rows.some(block).mapped(_independent_moments, self.factors))
             variance = float(rows.residual) * lacking + self.noise_scale[0, :, None] ** 2 * noise[block]
-            known = mean + np.einsum("qm,qmk->qk", weights, _of_each(halves, mean))
-            result[:, block] = known + np.sqrt(variance) * rng.standard_normal(variance.shape)
+            given = mean + np.einsum("qm,qmk->qk", weights, _of_each(known, mean))
+            result[:, block] = given + np.sqrt(variance) * rng.standard_normal(variance.shape)
         return result
 
 
@@ -131,6 +153,7 @@ class InducingPosteriors(ComputedPosteriors):
         structure: Any = draws.structure()
         self.rows: Rows | ChunkedRows = draws.data
         self.method, self._num_points = structure.method, structure.Z.shape[1]
+        self._block_size = structure.members.shape[-1] if self.method == "pic" else 0
         shapes = jax.eval_shape(_factors, self.rows, structure)
         super().__init__(draws, 8 * sum(int(np.prod(each.shape)) for each in jax.tree.leaves(shapes)), max_memory)
 
@@ -141,23 +164,28 @@ class InducingPosteriors(ComputedPosteriors):
 
     @property
     def numbers_per_row(self) -> int:
-        """Whitened features, and their products with a factor of each output."""
-        return (2 + self.num_outputs) * self._num_points
+        """Whitened features, and their products with a factor of each output; of PIC covariances with a block twice."""
+        return (2 + self.num_outputs) * self._num_points + 2 * self.num_outputs * self._block_size
 
     def at(self, X: np.ndarray) -> NewRows:
-        """The inputs themselves: features move with the hyperparameters."""
-        return NewRows(X)
+        """The inputs themselves, since features move with the hyperparameters; of PIC with their blocks."""
+        if self.method != "pic":
+            return NewRows(X)
+        rows: Any = self.rows
+        parts = inducing.parts_with(rows, self._num_points, self._members)
+        labels = nearest_blocks(self._members, np.asarray(rows.X), X)
+        return NewRows(X, blocks=Blocks(parts, np.atleast_2d(rows.values), labels))
 
     def at_training_rows(
         self, numbers: np.ndarray, X: np.ndarray, y: np.ndarray, omega: np.ndarray, residual_variance: bool
     ) -> LeftOut | LeftOutOfBlocks:
-        """The rows; of PITC all blocks that they are in."""
-        if self.method != "pitc":
+        """The rows; of PITC and PIC all blocks that they are in."""
+        if self.method not in inducing.IN_BLOCKS:
             return LeftOut(X, y, omega, residual_variance)
         if not residual_variance:
             raise ValueError(
-                'leave_one_out: rows of a block share what the points lack (method "pitc"), so that it cannot be left '
-                "out of one of them. Leave `residual_variance=False` out."
+                f'leave_one_out: rows of a block share what the points lack (method "{self.method}"), so that it '
+                "cannot be left out of one of them. Leave `residual_variance=False` out."
             )
         touched = self._members[np.isin(self._members, numbers).any(axis=1)]
         parts = inducing.parts_with(self.rows, self._num_points, touched)
@@ -185,8 +213,9 @@ class InducingPrediction(Prediction):
 
     Joint draws take the weights of the points jointly, and then what the points lack of the covariance of new rows: of
     FITC, whose rows are independent given the points, for each row by itself. VFE, DTC and PITC (new rows are a block
-    of their own there) have its covariances between new rows; where these would exceed ``max_memory``, it is drawn for
-    each row by itself, so that each row has its distribution, and rows close together vary more than they should.
+    of their own there) have its covariances between new rows, PIC those within its blocks; where these would
+    exceed ``max_memory``, it is drawn for each row by itself, so that each row has its distribution, and rows close
+    together vary more than they should.
 
     :param residual_variance: whether to add what the points lack of the variance at new rows.
     """
@@ -196,7 +225,7 @@ class InducingPrediction(Prediction):
         self._residual = residual_variance
 
     def _at(self, rows: slice) -> NewRows:
-        return NewRows(self._X_new[rows], self._residual)
+        return self._functions.at(self._X_new[rows])._replace(residual=self._residual)
 
     def _joint_draws(self, rng: np.random.Generator, indices: np.ndarray, noise: np.ndarray) -> np.ndarray:
         independent = self._functions.method == "fitc" or not self._residual
@@ -217,23 +246,39 @@ def _factors(rows: Rows | ChunkedRows, parameters: InducingParameters) -> PointF
     return jax.lax.map(of_draw, parameters)
 
 
-def _moments(_: None, each: PointFactors, X_new: Any) -> tuple[jax.Array, ...]:
-    """Means (q, k), variances (p, k) of what the points say, and what they lack (k,)."""
+def _moments(training: Any, each: PointFactors, rows: Any) -> tuple[jax.Array, ...]:
+    """Means (q, k), variances (p, k) of what the points say, and variances that they lack (p or 1, k)."""
+    mean, known, lacking = _independent_moments(training, each, rows)
+    return mean, jnp.sum(known**2, axis=1), lacking
+
+
+def _independent_moments(training: Any, each: PointFactors, rows: Any) -> tuple[jax.Array, ...]:
+    """Means (q, k), roots of what the points say (p, m, k), and variances that they lack (p or 1, k)."""
+    X_new, groups = rows
     V, lacking = features(each.parameters, X_new)
-    return each.loc @ V, spread(each.factor, V), lacking
+    if training is None:
+        return each.loc @ V, halves(each.factor, V[None]), lacking[None]
+    near = near_block(each, training[0], training[1], X_new, V, groups[:2])
+    lacking = jnp.maximum(lacking[None] - jnp.sum(near.explained**2, axis=1), 0)
+    return _mean_of(each, near), halves(each.factor, near.features), lacking
 
 
-def _independent_moments(_: None, each: PointFactors, X_new: Any) -> tuple[jax.Array, ...]:
-    """Means (q, k), roots of what the points say (p, m, k), and variances that they lack (k,)."""
-    V, lacking = features(each.parameters, X_new)
-    return each.loc @ V, jax.vmap(lambda L: solve_triangular(L, V, lower=True))(each.factor), lacking
-
-
-def _joint_moments(_: None, each: PointFactors, X_new: Any) -> tuple[jax.Array, ...]:
-    """The same with the covariance (k, k) that the points lack."""
-    mean, halves, _lacking = _independent_moments(None, each, X_new)
+def _joint_moments(training: Any, each: PointFactors, rows: Any) -> tuple[jax.Array, ...]:
+    """The same with the covariances (p or 1, k, k) that the points lack; of PIC those within blocks."""
+    X_new, groups = rows
     V = each.parameters.whitened(X_new)
-    return mean, halves, each.parameters.kernel(X_new) - V.T @ V
+    lacking = (each.parameters.kernel(X_new) - V.T @ V)[None]
+    if training is None:
+        return each.loc @ V, halves(each.factor, V[None]), lacking
+    near = near_block(each, training[0], training[1], X_new, V, groups[:2])
+    same = groups[2][:, None] == groups[2][None, :]
+    lacking = jnp.where(same[None], lacking - near.explained.swapaxes(1, 2) @ near.explained, 0)
+    return _mean_of(each, near), halves(each.factor, near.features), lacking
+
+
+def _mean_of(each: PointFactors, near: NearBlock) -> jax.Array:
+    loc = each.loc.reshape(len(near.features), -1, each.loc.shape[-1])
+    return (loc @ near.features).reshape(near.own.shape) + near.own
 
 
 def _of_rows(fitc: bool, residual: Any, each: PointFactors, rows: Any) -> tuple[jax.Array, ...]:

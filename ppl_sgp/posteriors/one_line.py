@@ -44,7 +44,8 @@ def predict(
     O(m²) a row and draw: by all methods ``f = vᵀw + e`` with whitened features ``v = L⁻¹k(Z, x)``, the Gaussian
     posterior of their weights, and ``Var e = k(x, x) − vᵀv`` (Titsias 2009; Snelson & Ghahramani 2006), which
     ``residual_variance=False`` leaves out. In joint draws e is independent between rows for FITC, and for the others
-    where its covariance would exceed ``max_memory``. New rows of PITC are in none of its blocks.
+    where its covariance would exceed ``max_memory``. New rows of PITC are in none of its blocks, those
+    of PIC in that of the nearest centroid, whose training rows they see as they are.
 
     A basis made of one kernel (:class:`~ppl_sgp.NystromBasis`, :class:`~ppl_sgp.GridEigenBasis`) lacks some of its
     variance away from its points; with the amplitude a, ``a²(k(x, x) − φ(x)ᵀφ(x))`` is added at new rows (Evans 2022,

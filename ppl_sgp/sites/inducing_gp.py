@@ -26,9 +26,9 @@ class InducingGP(ObservedDistribution):
 
     A model of its own, which ``sample`` draws from exactly: f at the points from the exact GP, and rows given these
     with independent errors, ``Λ = diag(K − Q) + σ²Ω⁻¹`` (``"fitc"``), errors that are correlated within blocks
-    (``"pitc"``), or no errors but the noise, ``Λ = σ²Ω⁻¹`` (``"dtc"``). The bound of Titsias is no density of y:
-    :func:`~ppl_sgp.observe_inducing` adds it. ``log_prob`` costs O(n m²) in memory that does not grow with n, as does
-    its gradient (see :func:`~ppl_sgp.inducing_evidence`).
+    (``"pitc"``, ``"pic"``), or no errors but the noise, ``Λ = σ²Ω⁻¹`` (``"dtc"``). The bound of Titsias is no density
+    of y: :func:`~ppl_sgp.observe_inducing` adds it. ``log_prob`` costs O(n m²) in memory that does not grow with n, as
+    does its gradient (see :func:`~ppl_sgp.inducing_evidence`).
 
     Batch shape: that of the noise, with outputs (if y has several columns) as the last axis. Event shape: (n,), and the
     value to observe is ``rows.values``.
@@ -37,8 +37,8 @@ class InducingGP(ObservedDistribution):
     :param kernel: the covariance of f, of mean zero.
     :param Z: inducing points, shape (m, d). Hold them fixed while sampling hyperparameters.
     :param noise_scale: standard deviation of the noise of a row of weight one.
-    :param method: ``"fitc"``, ``"dtc"`` or ``"pitc"``.
-    :param blocks: for PITC: integer labels of the rows, shape (n,), or a number of blocks, made by k-means.
+    :param method: ``"fitc"``, ``"dtc"``, ``"pitc"`` or ``"pic"``.
+    :param blocks: for PITC and PIC: integer labels of the rows, shape (n,), or a number of blocks, made by k-means.
     :raises ValueError: for arguments that do not fit, and float32.
 
     .. doctest::
@@ -128,7 +128,7 @@ class InducingGP(ObservedDistribution):
         def one(noise_scale: jax.Array, z: jax.Array, errors: jax.Array) -> jax.Array:
             def rows_of(part: Part) -> jax.Array:
                 error = errors[part.numbers]
-                if self.method == "pitc":
+                if self.method in inducing.IN_BLOCKS:
                     V, L = block_noise(parameters, noise_scale, part)
                     return z @ V + L @ error
                 V, variance = independent_noise(parameters, noise_scale, part)

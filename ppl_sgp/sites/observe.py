@@ -121,7 +121,7 @@ def observe_inducing(
 ) -> jax.Array:
     """Observe rows through inducing points, hyperparameters free: O(n m²) a gradient, memory that does not grow with n.
 
-    ``"fitc"``, ``"dtc"`` and ``"pitc"`` are models: their posteriors are exact for :class:`~ppl_sgp.InducingGP`.
+    All methods but ``"vfe"`` are models: their posteriors are exact for :class:`~ppl_sgp.InducingGP`.
     ``"vfe"`` observes DTC and adds the trace term of Titsias's bound as a factor, ``{name}_trace``. The posterior is
     then a *surrogate*: ∝ p(θ) p(y | θ) exp(−KL), where KL is what the points lose at θ. It is biased towards θ that the
     points carry well, such as long lengthscales and much noise; ``inducing_upper_bound − inducing_evidence`` bounds
@@ -135,8 +135,8 @@ def observe_inducing(
     :param kernel: the covariance of f, of mean zero.
     :param Z: inducing points, shape (m, d).
     :param noise_scale: standard deviation of the noise: a number, or one an output, shape (q,).
-    :param method: ``"fitc"``, ``"dtc"``, ``"pitc"`` or ``"vfe"``.
-    :param blocks: of PITC: see :class:`~ppl_sgp.InducingGP`.
+    :param method: ``"fitc"``, ``"dtc"``, ``"pitc"``, ``"pic"`` or ``"vfe"``.
+    :param blocks: of PITC and PIC: see :class:`~ppl_sgp.InducingGP`.
     :return: the outputs, ``rows.values``.
     :raises ValueError: for arguments that do not fit, float32, or inside a data plate.
 

@@ -1,5 +1,8 @@
 """Fits of hyperparameters and inducing points: each schedule, and what is returned when something goes wrong."""
 
+import dataclasses
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,6 +10,7 @@ import numpyro.distributions as dist
 import pytest
 
 import ppl_sgp as sgp
+from ppl_sgp._internal.pytree import pytree_dataclass
 from ppl_sgp.evidence import exact
 from ppl_sgp.inference import inducing_fit
 from ppl_sgp.inference.inducing_fit import SCHEDULES
@@ -106,6 +110,64 @@ def test_few_equal_rows_and_constant_columns():
     assert len(fit.points) == 3 and fit.gap < 1e-3
     one = sgp.fit_inducing(jax.random.key(0), sgp.rows(np.ones((1, 1)), np.ones(1)), None, 5)
     assert len(one.points) == 1 and np.isfinite(one.bound)
+
+
+@pytree_dataclass
+class Quartic(sgp.SquaredExponential):
+    """exp(−r⁴), no covariance: only of a few points far apart it has a Cholesky factor."""
+
+    def _correlation(self, r2):
+        return jnp.exp(-(r2**2))
+
+
+def test_points_without_a_factor_are_made_fewer(rows, monkeypatch):
+    """Random points, since greedy ones end before the covariance has a negative eigenvalue."""
+    uniform = functools.partial(sgp.select_inducing_points, method="uniform")
+    monkeypatch.setattr(inducing_fit, "select_inducing_points", uniform)
+    with pytest.warns(UserWarning, match=r"with 60 points the density is not finite.*goes on with \d+.*definite"):
+        fit = sgp.fit_inducing(jax.random.key(0), rows, Quartic, 60, schedule="fix")
+    assert 1 <= len(fit.points) < 60 and np.isfinite([fit.bound, fit.log_joint]).all()
+    asked = uniform(jax.random.key(0), rows, fit.kernel, 60).points
+    np.testing.assert_array_equal(fit.points, asked[: len(fit.points)])
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_points_that_cannot_be_used_are_not(rows, schedule, monkeypatch):
+    """All choices but the first are not finite: the first one stays."""
+    select, calls = inducing_fit.select_inducing_points, []
+
+    def broken(*arguments, **options):
+        calls.append(select(*arguments, **options))
+        return calls[0] if len(calls) == 1 else dataclasses.replace(calls[0], points=np.full((9, 1), np.nan))
+
+    monkeypatch.setattr(inducing_fit, "select_inducing_points", broken)
+    fit = sgp.fit_inducing(jax.random.key(1), rows, None, 9, schedule=schedule)
+    assert fit.converged and np.isfinite(fit.points).all() and fit.points.shape == (9, 1)
+    if schedule in ("fix", "reinitialise"):
+        np.testing.assert_array_equal(fit.points, calls[0].points)
+
+
+def test_points_are_chosen_for_the_best_where_the_current_ones_fail(rows):
+    run = inducing_fit._Run(jax.random.key(0), rows, None, 6, "vfe", None, False, 1e9)
+    good, bad = run.log_values({}), run.log_values({"amplitude": 1e153, "noise_scale": 1e-3})
+    with pytest.raises(ValueError, match="density is not finite at the start"):
+        run.choose(bad)
+    _, expected, _ = run.choose(good)
+    theta, Z, value = run.choose(bad)
+    np.testing.assert_array_equal(theta, good)
+    np.testing.assert_array_equal(Z, expected)
+    assert value == run.log_joint(good, Z)
+
+
+def test_duplicates_and_a_lengthscale_that_is_far_too_long_are_left_behind(rows, fits, monkeypatch):
+    far = sgp.fit_inducing(jax.random.key(1), rows, None, 9, start={"lengthscale": 1e4})
+    assert len(far.points) == 9 and far.log_joint > fits["reinitialise-retrain"].log_joint - 0.1
+    few = np.repeat(np.array([[-1.0], [0.0], [1.0]]), 3, axis=0)
+    chosen = sgp.InducingPoints(few, None, np.zeros(9), 80)
+    monkeypatch.setattr(inducing_fit, "select_inducing_points", lambda *arguments, **options: chosen)
+    for schedule in ("fix", "joint"):
+        fit = sgp.fit_inducing(jax.random.key(1), rows, None, 9, schedule=schedule)
+        assert np.isfinite(fit.log_joint) and fit.converged
 
 
 @pytest.mark.parametrize(

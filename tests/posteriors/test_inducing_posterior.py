@@ -17,7 +17,8 @@ from ppl_sgp.evidence import inducing_parts
 
 pytestmark = pytest.mark.float64_only
 
-METHODS = ["vfe", "dtc", "fitc", "pitc"]
+METHODS = ["vfe", "dtc", "fitc", "pitc", "pic"]
+IN_BLOCKS = ("pitc", "pic")
 N, M, K, SAMPLES = 20, 5, 6, 1200
 DRAWS = {
     "lengthscale": np.array([[0.6, 1.5], [0.9, 1.0]]),
@@ -39,7 +40,7 @@ def several_parts(monkeypatch):
 
 
 def model_of(method, **fixed):
-    blocks = BLOCKS if method == "pitc" else None
+    blocks = BLOCKS if method in IN_BLOCKS else None
     return sgp.models.inducing_gp(Z, sgp.Matern52, method=method, blocks=blocks, **fixed)
 
 
@@ -61,19 +62,40 @@ def covariance(method, draw, keep=slice(None), noise_scale=None):
     """Q + Λ of some training rows, by the definition."""
     at, noise_scale = X[keep], DRAWS["noise_scale"][draw] if noise_scale is None else noise_scale
     labels = BLOCKS[keep]
-    kept = {"fitc": np.eye(len(at)), "pitc": labels[:, None] == labels[None, :]}.get(method, 0)
+    same = labels[:, None] == labels[None, :]
+    kept = np.eye(len(at)) if method == "fitc" else same if method in IN_BLOCKS else 0
     lacking = k(draw, at, at) - q(draw, at, at)
     return q(draw, at, at) + kept * lacking + noise_scale**2 * np.diag(1 / ROWS.row_weights[keep])
 
 
 def condition(method, draw, y, X_new, keep=slice(None), noise_scale=None):
-    """Mean and covariance of f at new rows, with the whole of what the points lack there."""
-    C, cross = covariance(method, draw, keep, noise_scale), q(draw, X[keep], X_new)
-    return cross.T @ np.linalg.solve(C, y[keep]), k(draw, X_new, X_new) - cross.T @ np.linalg.solve(C, cross)
+    """Mean and covariance of f at new rows, with the whole of what the points lack there (of PIC: within blocks)."""
+    C, cross, prior = covariance(method, draw, keep, noise_scale), q(draw, X[keep], X_new), k(draw, X_new, X_new)
+    if method == "pic":
+        new = near_blocks(X_new)
+        cross = cross + (BLOCKS[keep, None] == new[None, :]) * (k(draw, X[keep], X_new) - cross)
+        Q = q(draw, X_new, X_new)
+        prior = Q + (new[:, None] == new[None, :]) * (prior - Q)
+    return cross.T @ np.linalg.solve(C, y[keep]), prior - cross.T @ np.linalg.solve(C, cross)
 
 
-def lacking(draw, X_new):
-    return np.diag(k(draw, X_new, X_new) - q(draw, X_new, X_new))
+def near_blocks(X_new):
+    """Labels of the nearest centroids, in standard deviations of the inputs."""
+    labels = np.unique(BLOCKS)
+    centres = np.stack([X[BLOCKS == label].mean(axis=0) for label in labels])
+    distance = np.sum(((X_new[:, None] - centres[None]) / X.std(axis=0)) ** 2, axis=-1)
+    return labels[np.argmin(distance, axis=1)]
+
+
+def lacking(draw, X_new, method=""):
+    """What the points lack of the variance; of PIC what the rows of a block lack as well."""
+    R = k(draw, X_new, X_new) - q(draw, X_new, X_new)
+    if method == "pic":
+        same = BLOCKS[:, None] == near_blocks(X_new)[None, :]
+        delta = same * (k(draw, X, X_new) - q(draw, X, X_new))
+        noise = DRAWS["noise_scale"][draw] ** 2 * np.diag(1 / ROWS.row_weights)
+        R = R - delta.T @ np.linalg.solve(noise + (BLOCKS[:, None] == BLOCKS) * (k(draw, X, X) - q(draw, X, X)), delta)
+    return np.diag(R)
 
 
 def mixture(method, y, X_new=X_NEW):
@@ -93,23 +115,32 @@ def test_predictions_are_those_of_dense_algebra(method, max_memory):
     expected = np.log(np.mean(scipy.stats.norm(mean, np.sqrt(total)).pdf(y_new), axis=0))
     np.testing.assert_allclose(prediction.log_density(y_new), expected, rtol=1e-7)
     without = posterior.predict(X_NEW, residual_variance=False).variance
-    less = np.mean([lacking(s, X_NEW) for s in range(2)], axis=0)
+    less = np.mean([lacking(s, X_NEW, method) for s in range(2)], axis=0)
     np.testing.assert_allclose(without, prediction.variance - less, rtol=1e-6, atol=1e-9)
 
 
 @pytest.mark.parametrize(
-    "method, jointly", [("vfe", True), ("pitc", True), ("fitc", False), ("dtc", False), ("none", False)]
+    "method, jointly",
+    [
+        ("vfe", True),
+        ("pitc", True),
+        ("pic", True),
+        ("fitc", False),
+        ("dtc", False),
+        ("none", False),
+        ("pic-rows", False),
+    ],
 )
 def test_joint_draws_have_the_covariance_of_dense_algebra(method, jointly):
     """FITC has independent rows given the points; of the others so many rows that memory has no room for more."""
-    residual, kind = method != "none", "vfe" if method == "none" else method
+    residual, kind = method != "none", {"none": "vfe", "pic-rows": "pic"}.get(method, method)
     options = {} if jointly or kind == "fitc" else {"max_memory": 24 * K**2 - 1}
     posterior = posterior_of(kind, **options).take([1])
     prediction = posterior.predict(X_NEW, row_weights=OMEGA_NEW, residual_variance=residual)
     for noise in (True, False)[: 2 if method in ("vfe", "none") else 1]:
         draws = prediction.sample(jax.random.key(1), SAMPLES, noise=noise)
         mean, C = condition(kind, 1, ROWS.y, X_NEW)
-        R = k(1, X_NEW, X_NEW) - q(1, X_NEW, X_NEW)
+        R = np.diag(lacking(1, X_NEW, kind)) if kind == "pic" else k(1, X_NEW, X_NEW) - q(1, X_NEW, X_NEW)
         C = C if jointly else C - R + residual * np.diag(np.diag(R))
         C = C + noise * DRAWS["noise_scale"][1] ** 2 * np.diag(1 / OMEGA_NEW) + 1e-12 * np.eye(K)
         if not residual and not noise:
@@ -136,7 +167,7 @@ def test_leaving_rows_out_is_refitting_without_them(method):
     expected = [[left_out_by_refitting(method, s, ROWS.y, i) for i in range(N)] for s in range(2)]
     np.testing.assert_allclose(posterior.leave_one_out(), expected, rtol=1e-6)
     np.testing.assert_allclose(posterior.leave_one_out(rows=[3, 19]), np.array(expected)[:, [3, 19]], rtol=1e-6)
-    if method != "pitc":  # whose left-out row has the rest of its block
+    if method not in IN_BLOCKS:  # whose left-out row has the rest of its block
         rest = np.arange(N) != 4
         mean, C = condition(method, 0, ROWS.y, X[4:5], rest)
         sd = np.sqrt(C[0, 0] + 0.3**2 / ROWS.row_weights[4])
@@ -148,8 +179,8 @@ def test_leaving_rows_out_without_what_the_points_lack():
     np.testing.assert_allclose(posterior_of("fitc").leave_one_out(residual_variance=False)[0], expected, rtol=1e-6)
     white = [left_out_by_refitting("dtc", 0, ROWS.y, i) for i in range(N)]
     assert np.abs(posterior_of("dtc").leave_one_out(residual_variance=False)[0] - white).max() > 0.01
-    with pytest.raises(ValueError, match="rows of a block share"):
-        posterior_of("pitc").leave_one_out(residual_variance=False)
+    with pytest.raises(ValueError, match="rows of a block share.*pic"):
+        posterior_of("pic").leave_one_out(residual_variance=False)
 
 
 def test_pit_values_of_equal_draws_are_those_of_normals():
@@ -183,7 +214,7 @@ def test_several_outputs_are_functions_of_their_own(method, noise_each):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_evidences_at_each_draw_are_those_of_the_method(method):
-    posterior, blocks = posterior_of(method), {"blocks": BLOCKS} if method == "pitc" else {}
+    posterior, blocks = posterior_of(method), {"blocks": BLOCKS} if method in IN_BLOCKS else {}
     for s in range(2):
         kernel = sgp.Matern52(DRAWS["lengthscale"][s], DRAWS["amplitude"][s])
         expected = sgp.inducing_evidence(ROWS, kernel, Z, DRAWS["noise_scale"][s], method, **blocks)
@@ -222,7 +253,7 @@ def test_rows_in_chunks_are_the_same_and_no_file_has_them(tmp_path):
 
 
 @pytest.mark.relaxed_promotion
-@pytest.mark.parametrize("method", ["vfe", "pitc"])
+@pytest.mark.parametrize("method", ["vfe", "pic"])
 def test_it_pickles_and_is_saved_with_its_rows(method, tmp_path):
     posterior = posterior_of(method)
     expected = posterior.predict(X_NEW)

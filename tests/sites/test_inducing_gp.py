@@ -27,6 +27,7 @@ CASES = {
     "fitc-outputs": ("fitc", 2, (), (2,)),
     "dtc-batch": ("dtc", 2, (3, 2), (3, 2)),
     "pitc-batch": ("pitc", 2, (3, 1), (3, 2)),
+    "pic": ("pic", None, (), ()),
 }
 
 
@@ -46,7 +47,7 @@ class Case:
 
     def make(self, noise_scale=None, kernel=KERNEL, Z=None, **options):
         noise_scale = self.noise_scale if noise_scale is None else noise_scale
-        options |= {"blocks": BLOCKS} if self.method == "pitc" else {}
+        options |= {"blocks": BLOCKS} if self.method in ("pitc", "pic") else {}
         return sgp.InducingGP(self.rows, kernel, self.Z if Z is None else Z, noise_scale, self.method, **options)
 
     @property
@@ -54,7 +55,8 @@ class Case:
         """Batch + (n, n), by the definition."""
         K, Kx, Kz = (np.asarray(KERNEL(*pair)) for pair in ((self.rows.X,) * 2, (self.rows.X, self.Z), (self.Z,) * 2))
         Q = Kx @ np.linalg.solve(Kz, Kx.T)
-        kept = {"dtc": 0, "fitc": np.eye(N), "pitc": BLOCKS[:, None] == BLOCKS[None, :]}[self.method]
+        same = BLOCKS[:, None] == BLOCKS[None, :]
+        kept = {"dtc": 0, "fitc": np.eye(N), "pitc": same, "pic": same}[self.method]
         noise = np.broadcast_to(self.noise_scale, self.batch_shape)[..., None, None] ** 2
         return Q + kept * (K - Q) + noise * np.diag(1 / self.rows.weights)
 
@@ -129,11 +131,11 @@ def test_density_is_that_of_a_low_rank_normal(method):
     close(case.make().log_prob(case.value), low_rank.log_prob(case.value), rtol=1e-7)
 
 
-@pytest.mark.parametrize("method", ["vfe", "dtc", "fitc", "pitc"])
+@pytest.mark.parametrize("method", ["vfe", "dtc", "fitc", "pitc", "pic"])
 @pytest.mark.parametrize("outputs", [None, 2])
 def test_observed_rows_have_the_evidence(method, outputs):
     case = Case("dtc", outputs, () if outputs is None else (2,), ())
-    options = {"blocks": BLOCKS} if method == "pitc" else {}
+    options = {"blocks": BLOCKS} if method in ("pitc", "pic") else {}
 
     def model(rows, Z):
         lengthscale = numpyro.sample("lengthscale", dist.LogNormal(0.0, 1.0))

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import numpyro.distributions as dist
 from numpyro.infer import init_to_value
 from scipy.optimize import minimize
 from tqdm.auto import tqdm
@@ -18,10 +16,10 @@ from tqdm.auto import tqdm
 from .._internal import checks
 from .._internal.random import random_key
 from ..evidence import inducing
-from ..evidence.inducing_parts import Parts
 from ..kernels import Kernel, SquaredExponential
 from ..kernels.hyperprior_scales import AMPLITUDE_SPREAD, NOISE_SHARE, NOISE_SPREAD, lengthscale_prior
 from ..statistics.kept_rows import ChunkedRows, Rows
+from .inducing_objective import evidence, hyperparameters, value_and_gradients
 from .inducing_points import select_inducing_points
 from .maximise import LEAST_GAIN, Maximum, Objective, maximise
 
@@ -260,7 +258,7 @@ class _Run:
 
     def hyperparameters(self, theta: Any) -> dict[str, Any]:
         """Hyperparameters by name, in their own units."""
-        return _hyperparameters(self.medians, jnp.asarray(theta))
+        return hyperparameters(self.medians, jnp.asarray(theta))
 
     def choose(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
         """Points chosen greedily for the kernel at θ, with θ and the density, which is finite.
@@ -336,7 +334,7 @@ class _Run:
     def _evaluate(self, theta: np.ndarray, Z: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
         spreads = tuple(spread for _, spread in self.priors.values())
         model = (self.method, self.family, spreads)
-        value, gradients = _value_and_gradients(model, self.medians, self.parts, self.values, theta, Z)
+        value, gradients = value_and_gradients(model, self.medians, self.parts, self.values, theta, Z)
         finite = all(np.isfinite(each).all() for each in (value, *gradients))
         value = float(value) if finite else -np.inf
         if value > self.best_value:
@@ -352,7 +350,7 @@ class _Run:
         values, kernel = self.hyperparameters(theta), self.kernel_at(theta)
         noise_scale = values["noise_scale"]
         bound, upper = (
-            float(np.sum(_evidence(name, self.parts, kernel, Z, noise_scale, self.values)))
+            float(np.sum(evidence(name, self.parts, kernel, Z, noise_scale, self.values)))
             for name in (self.method, "upper")
         )
         trace = np.array(self.trace)
@@ -371,35 +369,3 @@ def _checked_family(family: Any) -> Callable[..., Kernel]:
             "Hyperparameters to start from go into `start`."
         )
     return family
-
-
-def _hyperparameters(medians: dict[str, jax.Array], theta: jax.Array) -> dict[str, jax.Array]:
-    """Hyperparameters by name, in the shapes of their medians, of their logarithms in one vector."""
-    values, first = {}, 0
-    for name, median in medians.items():
-        values[name] = jnp.exp(theta[first : first + median.size]).reshape(median.shape)
-        first += median.size
-    return values
-
-
-@functools.partial(jax.jit, static_argnums=0)
-def _value_and_gradients(
-    model: tuple[Any, ...], medians: dict[str, jax.Array], parts: Parts, outputs: jax.Array, theta: Any, Z: Any
-) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
-    """Evidence × densities of hyperparameters in their own units, and its gradients in θ and Z."""
-    method, family, spreads = model
-
-    def log_joint(theta: jax.Array, Z: jax.Array) -> jax.Array:
-        values = _hyperparameters(medians, theta)
-        kernel = family(values["lengthscale"], values["amplitude"])
-        evidence = inducing.evaluate(method, parts, kernel, Z, values["noise_scale"], outputs)
-        densities = [
-            jnp.sum(dist.LogNormal(median, spread).log_prob(values[name]))
-            for (name, median), spread in zip(medians.items(), spreads, strict=True)
-        ]
-        return jnp.sum(evidence) + jnp.sum(jnp.stack(densities))
-
-    return jax.value_and_grad(log_joint, (0, 1))(theta, Z)
-
-
-_evidence = functools.partial(jax.jit, static_argnums=0)(inducing.evaluate)

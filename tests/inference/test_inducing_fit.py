@@ -85,7 +85,7 @@ def test_other_kernels_methods_outputs_and_starts(rows):
 
 
 def test_interruption_returns_the_best_so_far(rows, monkeypatch):
-    evaluate, calls = inducing_fit._value_and_gradients, []
+    evaluate, calls = inducing_fit.value_and_gradients, []
 
     def interrupted(*arguments):
         calls.append(0)
@@ -93,7 +93,7 @@ def test_interruption_returns_the_best_so_far(rows, monkeypatch):
             raise KeyboardInterrupt
         return evaluate(*arguments)
 
-    monkeypatch.setattr(inducing_fit, "_value_and_gradients", interrupted)
+    monkeypatch.setattr(inducing_fit, "value_and_gradients", interrupted)
     with pytest.warns(UserWarning, match="interrupted. This is the best point so far"):
         fit = sgp.fit_inducing(jax.random.key(1), rows, None, 6)
     assert not fit.converged and fit.num_evaluations == 11 and fit.log_joint == fit.trace.max()

@@ -7,6 +7,7 @@ parallel, and any warning is an error. ``make test-defaults`` runs it in float64
 
 import contextlib
 import os
+import pathlib
 
 # Read when JAX starts its backend, so they have to be set before anything imports it. Most of the suite's time is
 # compilation, which the lowest level of optimisation shortens by a third.
@@ -47,6 +48,19 @@ def pytest_collection_modifyitems(config, items):
     if deselected:
         config.hook.pytest_deselected(items=deselected)
         items[:] = [item for item in items if not item.get_closest_marker("float64_only")]
+
+
+#: Memory maps of a process above which its compiled programs are let go. Linux allows 65,530, a test leaves some
+#: twenty, and JAX ends in a segmentation fault where there are no more.
+MOST_MAPS = 20_000
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _programs_are_let_go():
+    yield
+    maps = pathlib.Path("/proc/self/maps")
+    if maps.exists() and maps.read_text().count("\n") > MOST_MAPS:
+        jax.clear_caches()
 
 
 @pytest.fixture(scope="session")

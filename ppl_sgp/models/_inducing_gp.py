@@ -102,9 +102,10 @@ def inducing_gp(
         >>> import jax, numpy as np, ppl_sgp as sgp
         >>> X = np.linspace(0, 1, 200)[:, None]
         >>> rows = sgp.rows(X, np.sin(9 * X[:, 0]) + 0.1 * np.cos(77 * X[:, 0]))
-        >>> fit = sgp.fit_inducing(jax.random.key(0), rows, num_points=10)
-        >>> posterior = sgp.posterior(sgp.models.inducing_gp(fit.points), fit, rows)
-        >>> posterior.predict([[0.5]]).mean.round(1), bool(abs(posterior.log_evidence[0] - fit.bound) < 1e-6)
+        >>> with jax.enable_x64(True):  # or numpyro.enable_x64() at the start
+        ...     fit = sgp.fit_inducing(jax.random.key(0), rows, num_points=10)
+        ...     posterior = sgp.posterior(sgp.models.inducing_gp(fit.points), fit, rows)
+        ...     posterior.predict([[0.5]]).mean.round(1), bool(abs(posterior.log_evidence[0] - fit.bound) < 1e-6)
         (array([-1.]), True)
     """
     return InducingGPModel(kernel, lengthscale, amplitude, noise_scale, shape, points, method, blocks)

@@ -45,8 +45,9 @@ class InducingGP(ObservedDistribution):
 
         >>> import jax, numpy as np, ppl_sgp as sgp
         >>> rows = sgp.rows(np.linspace(0, 1, 30)[:, None], np.zeros(30))
-        >>> site = sgp.InducingGP(rows, sgp.Matern32(0.3), np.linspace(0, 1, 5)[:, None], noise_scale=0.1)
-        >>> site.event_shape, site.sample(jax.random.key(1), (3,)).shape
+        >>> with jax.enable_x64(True):  # or numpyro.enable_x64() at the start
+        ...     site = sgp.InducingGP(rows, sgp.Matern32(0.3), np.linspace(0, 1, 5)[:, None], noise_scale=0.1)
+        ...     site.event_shape, site.sample(jax.random.key(1), (3,)).shape
         ((30,), (3, 30))
     """
 

@@ -149,8 +149,8 @@ def observe_inducing(
         ...     sgp.observe_inducing("y", rows, sgp.SquaredExponential(lengthscale), Z, noise_scale=0.1, method="vfe")
         >>> X = np.linspace(0, 1, 30)[:, None]
         >>> rows = sgp.rows(X, np.cos(6 * X[:, 0]))
-        >>> density, _ = numpyro.infer.util.log_density(model, (rows,), {}, {"lengthscale": 0.3})
-        >>> density.shape
+        >>> with jax.enable_x64(True):  # or numpyro.enable_x64() at the start
+        ...     numpyro.infer.util.log_density(model, (rows,), {}, {"lengthscale": 0.3})[0].shape
         ()
     """
     site = InducingGP(rows, kernel, Z, noise_scale, "dtc" if method == "vfe" else method, blocks=blocks)

@@ -45,7 +45,6 @@ lengthscale, amplitude, noise_scale = (
     float(np.squeeze(fit.values[n])) for n in ("lengthscale", "amplitude", "noise_scale")
 )
 print(f"exact: lengthscale {lengthscale:.2f}, amplitude {amplitude:.2f}, noise {noise_scale:.3f}")
-kernel = sgp.SquaredExponential(lengthscale, amplitude)
 
 # %% [markdown]
 # ## The others

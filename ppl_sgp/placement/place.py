@@ -57,7 +57,8 @@ def place(
        does not matter. Up to three inputs, half of the rows are windows of neighbours.
     2. Bases for that kernel are scored on the same rows: Nyström (all rows, up to 2,000: then f is that of the exact
        GP), eigenfunctions on a grid, Laplace, and up to two inputs Fourier. The best is taken, or one whose
-       lengthscales stay free (Laplace, Fourier; 200 features at most) if it is within 0.01 nats a row of it. Where the features do not carry the lengthscales, longer ones are tried as well.
+       lengthscales stay free (Laplace, Fourier; 200 features at most) if it is within 0.01 nats a row of it. Where the
+       features do not carry the lengthscales, longer ones are tried as well.
     3. One pass over all rows.
 
     Inputs may have any units, and y any mean: nothing has to be scaled by hand, nor undone. It costs O(k³) a step of

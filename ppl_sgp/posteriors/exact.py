@@ -19,15 +19,14 @@ from ..evidence.scaled import inverse_diagonal
 from ..kernels import Kernel
 from ..statistics.kept_rows import Rows
 from .functions import (
-    ComputedPosteriors,
     FactoredDraws,
+    FactoredPosteriors,
     Moments,
     covariance_root,
     mapped,
-    require_finite,
     require_resolved,
 )
-from .site_draws import KernelParameters, SiteDraws
+from .site_draws import KernelParameters
 
 
 class Factors(NamedTuple):
@@ -70,23 +69,8 @@ class ExactDraws(FactoredDraws):
         return np.stack(results)
 
 
-class ExactPosteriors(ComputedPosteriors):
-    """The posteriors of f that draws of hyperparameters of an exact GP imply, O(n³) each.
-
-    :param draws: what the observed site is at each draw.
-    :param max_memory: bytes that they may take.
-    """
-
-    def __init__(self, draws: SiteDraws, max_memory: float) -> None:
-        exact.require_precision("posterior", jnp.result_type(float))
-        self.rows: Rows = draws.data
-        shapes = jax.eval_shape(_factors, self.rows, draws.structure())
-        super().__init__(draws, 8 * sum(int(np.prod(each.shape)) for each in jax.tree.leaves(shapes)), max_memory)
-
-    @property
-    def input_dim(self) -> int:
-        """The number of inputs d."""
-        return self.rows.input_dim
+class ExactPosteriors(FactoredPosteriors):
+    """The posteriors of f that draws of hyperparameters of an exact GP imply, O(n³) each."""
 
     @property
     def numbers_per_row(self) -> int:
@@ -101,15 +85,12 @@ class ExactPosteriors(ComputedPosteriors):
         """Their numbers: the draws know the rows."""
         return numbers
 
-    def _evaluate(self, indices: np.ndarray) -> tuple[ExactDraws, None]:
-        parameters = self._draws.parameters(self._padded(indices))
-        factors = jax.tree.map(lambda leaf: leaf[: len(indices)], _factors(self.rows, parameters))
-        arrays = [np.asarray(part) for part in (factors.noise_scale, factors.factor, factors.dual)]
-        require_finite(arrays, arrays[0], indices, arrays[1].dtype)
-        return ExactDraws(self.rows, factors), None
+    @staticmethod
+    def _factors(rows: Rows, parameters: KernelParameters) -> Factors:
+        return _factors(rows, parameters)
 
-    def _joined(self, parts: list[ExactDraws]) -> ExactDraws:
-        return ExactDraws(self.rows, super()._joined([part.factors for part in parts]))
+    def _draws_of(self, factors: Factors) -> ExactDraws:
+        return ExactDraws(self.rows, factors)
 
 
 @jax.jit

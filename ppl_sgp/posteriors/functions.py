@@ -13,9 +13,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from .._internal.batching import full_precision
+from ..evidence import exact
 from .site_draws import SiteDraws
 
 #: Moments of f at some rows, (b, q, rows) each.
@@ -206,6 +208,44 @@ def covariance_root(covariance: np.ndarray, noise: np.ndarray) -> np.ndarray:
     except np.linalg.LinAlgError:
         values, vectors = np.linalg.eigh(total)
         return vectors * np.sqrt(values.clip(min=0))
+
+
+class FactoredPosteriors(ComputedPosteriors):
+    """Posteriors of GPs of rows, each draw solved with factors of its own; their first field is the kernel.
+
+    :param draws: what the observed site is at each draw.
+    :param max_memory: bytes that they may take.
+    """
+
+    def __init__(self, draws: SiteDraws, max_memory: float) -> None:
+        exact.require_precision("posterior", jnp.result_type(float))
+        self.rows: Any = draws.data
+        shapes = jax.eval_shape(self._factors, self.rows, draws.structure())
+        super().__init__(draws, 8 * sum(int(np.prod(each.shape)) for each in jax.tree.leaves(shapes)), max_memory)
+
+    @staticmethod
+    @abc.abstractmethod
+    def _factors(rows: Any, parameters: Any) -> Any:
+        """What draws are solved with, of parameters stacked over draws."""
+
+    @abc.abstractmethod
+    def _draws_of(self, factors: Any) -> FactoredDraws:
+        """The draws that these solve."""
+
+    @property
+    def input_dim(self) -> int:
+        """The number of inputs d."""
+        return self.rows.input_dim
+
+    def _evaluate(self, indices: np.ndarray) -> tuple[FactoredDraws, None]:
+        parameters = self._draws.parameters(self._padded(indices))
+        factors = jax.tree.map(lambda leaf: leaf[: len(indices)], self._factors(self.rows, parameters))
+        arrays = [np.asarray(part) for part in factors[1:]]
+        require_finite(arrays, np.asarray(factors.noise_scale), indices, arrays[-1].dtype)
+        return self._draws_of(factors), None
+
+    def _joined(self, parts: list[FactoredDraws]) -> FactoredDraws:
+        return self._draws_of(super()._joined([part.factors for part in parts]))
 
 
 def require_finite(parts: Sequence[np.ndarray], noise_scale: np.ndarray, indices: np.ndarray, dtype: np.dtype) -> None:

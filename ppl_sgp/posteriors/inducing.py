@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..evidence import exact, inducing
+from ..evidence import inducing
 from ..evidence.inducing_pic import NearBlock, grouped, near_block, nearest_blocks
 from ..evidence.inducing_posterior import (
     PointFactors,
@@ -24,12 +24,11 @@ from ..evidence.inducing_posterior import (
 )
 from ..statistics.kept_rows import ChunkedRows, Rows
 from .functions import (
-    ComputedPosteriors,
     FactoredDraws,
+    FactoredPosteriors,
     Moments,
     covariance_root,
     mapped,
-    require_finite,
     require_resolved,
 )
 from .mixture import row_blocks
@@ -141,7 +140,7 @@ def _of_each(shared: np.ndarray, mean: np.ndarray) -> np.ndarray:
     return np.broadcast_to(shared, (len(mean), *shared.shape[1:]))
 
 
-class InducingPosteriors(ComputedPosteriors):
+class InducingPosteriors(FactoredPosteriors):
     """The posteriors of f that draws of hyperparameters imply, O(n m²) each.
 
     :param draws: what the observed site is at each draw.
@@ -149,18 +148,10 @@ class InducingPosteriors(ComputedPosteriors):
     """
 
     def __init__(self, draws: SiteDraws, max_memory: float) -> None:
-        exact.require_precision("posterior", jnp.result_type(float))
         structure: Any = draws.structure()
-        self.rows: Rows | ChunkedRows = draws.data
         self.method, self._num_points = structure.method, structure.Z.shape[1]
         self._block_size = structure.members.shape[-1] if self.method == "pic" else 0
-        shapes = jax.eval_shape(_factors, self.rows, structure)
-        super().__init__(draws, 8 * sum(int(np.prod(each.shape)) for each in jax.tree.leaves(shapes)), max_memory)
-
-    @property
-    def input_dim(self) -> int:
-        """The number of inputs d."""
-        return self.rows.input_dim
+        super().__init__(draws, max_memory)
 
     @property
     def numbers_per_row(self) -> int:
@@ -197,15 +188,12 @@ class InducingPosteriors(ComputedPosteriors):
         parameters: Any = self._draws.parameters(np.arange(1))
         return np.asarray(parameters.members[0])
 
-    def _evaluate(self, indices: np.ndarray) -> tuple[InducingDraws, None]:
-        parameters = self._draws.parameters(self._padded(indices))
-        factors = jax.tree.map(lambda leaf: leaf[: len(indices)], _factors(self.rows, parameters))
-        arrays = [np.asarray(part) for part in (factors.noise_scale, factors.factor, factors.loc)]
-        require_finite(arrays, arrays[0], indices, arrays[1].dtype)
-        return InducingDraws(self.method, factors), None
+    @staticmethod
+    def _factors(rows: Rows | ChunkedRows, parameters: InducingParameters) -> PointFactors:
+        return _factors(rows, parameters)
 
-    def _joined(self, parts: list[InducingDraws]) -> InducingDraws:
-        return InducingDraws(self.method, super()._joined([part.factors for part in parts]))
+    def _draws_of(self, factors: PointFactors) -> InducingDraws:
+        return InducingDraws(self.method, factors)
 
 
 class InducingPrediction(Prediction):

@@ -99,7 +99,8 @@ def test_chains_side_by_side_run_on_a_source(arrays):
 
     def draws(rows, method):
         steps = {"num_warmup": 4, "num_samples": 4, "num_chains": 2, "progress_bar": False}
-        sampler = numpyro.infer.HMC(model, num_steps=3)  # which compiles sooner than NUTS
+        # HMC of fixed length compiles sooner than NUTS.
+        sampler = numpyro.infer.HMC(model, trajectory_length=None, num_steps=3)
         mcmc = numpyro.infer.MCMC(sampler, chain_method=method, **steps)
         mcmc.run(jax.random.key(0), rows)
         return mcmc.get_samples()

@@ -229,7 +229,7 @@ def parts_of(owner: str, rows: Rows | ChunkedRows, num_points: int, method: str,
 
 def parts_with(rows: Rows | ChunkedRows, num_points: int, members: Any) -> Parts:
     """The rows in parts of known members (blocks, size), or without any in their order."""
-    size = part_size(rows.num_rows, num_points, rows.input_dim) if members is None else members.shape[-1]
+    size = part_size(rows.num_rows, num_points) if members is None else members.shape[-1]
     shape = (rows.num_rows, rows.input_dim, size)
     if isinstance(rows, ChunkedRows):
         return Parts(None, rows.row_weights, members, *shape, rows.inputs.reader(size))

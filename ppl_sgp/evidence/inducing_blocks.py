@@ -16,7 +16,7 @@ from .._internal import checks
 from .._internal.clusters import cluster
 from ..kernels import Kernel
 from ..statistics.kept_rows import ChunkedRows, Rows
-from .inducing_parts import Part
+from .inducing_parts import Part, lower_product
 
 
 class Parameters(NamedTuple):
@@ -28,7 +28,7 @@ class Parameters(NamedTuple):
 
     def whitened(self, X: jax.Array) -> jax.Array:
         """``V = L⁻¹k(Z, X)``, shape (m, k)."""
-        return self.inverse @ self.kernel(self.Z, X)
+        return lower_product(self.inverse, self.kernel(self.Z, X))
 
 
 class Sums(NamedTuple):

@@ -17,6 +17,7 @@ from jax.typing import ArrayLike
 from .._internal import checks
 from .._internal.pytree import pytree_dataclass
 from . import quadrature
+from .distances import squared_distances
 from .inputs import input_pair
 from .kernel import Kernel
 from .scale_mixture import GammaSpectrum, MixtureSpectrum
@@ -29,6 +30,8 @@ class StationaryKernel(MixtureSpectrum, Kernel):
 
     lengthscale: ArrayLike
     amplitude: ArrayLike = 1.0
+    #: Whether it is differentiable in r² at zero.
+    _is_smooth: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         owner = type(self).__name__
@@ -48,10 +51,9 @@ class StationaryKernel(MixtureSpectrum, Kernel):
     def __call__(self, X: ArrayLike, X2: ArrayLike | None = None) -> Array:
         X, X2 = input_pair(self, X, X2)
         dtype = dtype_of(self, X, X2)
-        # subtract before scaling: the difference of near inputs is exact, that of scaled ones is not
-        difference = jnp.asarray(X, dtype)[:, None, :] - jnp.asarray(X2, dtype)[None, :, :]
-        scaled = difference / self._lengthscales(np.shape(X)[1], dtype)[None, None, :]
-        return jnp.asarray(self.amplitude, dtype) ** 2 * self._correlation(jnp.sum(scaled**2, axis=-1))
+        lengthscales = self._lengthscales(np.shape(X)[1], dtype)
+        r2 = squared_distances(self._is_smooth, jnp.asarray(X, dtype), jnp.asarray(X2, dtype), lengthscales)
+        return jnp.asarray(self.amplitude, dtype) ** 2 * self._correlation(r2)
 
     def diag(self, X: ArrayLike) -> Array:
         checks.inputs_matrix(X, None, type(self).__name__)
@@ -162,6 +164,7 @@ class Matern12(_Matern):
     """
 
     _order = 0
+    _is_smooth = False
 
 
 @pytree_dataclass

@@ -21,7 +21,7 @@ KERNELS = {
 @pytest.fixture
 def parts_of_six_rows(monkeypatch):
     """Rows in several parts that do not divide their number, for six points."""
-    monkeypatch.setattr(inducing_parts, "PART_ENTRIES", 6 * 2 * 6)
+    monkeypatch.setattr(inducing_parts, "PART_ENTRIES", 6 * 6)
 
 
 def some_rows(rng, n=23, outputs=None, weighted=False):
@@ -121,7 +121,7 @@ def test_parts_change_nothing(rng, method, monkeypatch):
 
     results = []
     for size in (50, 7):
-        monkeypatch.setattr(inducing_parts, "PART_ENTRIES", 6 * 2 * size)
+        monkeypatch.setattr(inducing_parts, "PART_ENTRIES", 6 * size)
         results.append(jax.value_and_grad(value, (0, 1))(jnp.array([0.5, 2.0]), jnp.asarray(Z)))
     for other in results[1:]:
         jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-10), results[0], other)

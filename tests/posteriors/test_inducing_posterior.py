@@ -36,7 +36,7 @@ OMEGA_NEW = np.linspace(0.5, 2, K)
 
 @pytest.fixture(autouse=True)
 def several_parts(monkeypatch):
-    monkeypatch.setattr(inducing_parts, "PART_ENTRIES", 7 * 2 * M)
+    monkeypatch.setattr(inducing_parts, "PART_ENTRIES", 7 * M)
 
 
 def model_of(method, **fixed):

@@ -33,7 +33,7 @@ CASES = {
 
 @pytest.fixture(autouse=True)
 def several_parts(monkeypatch):
-    monkeypatch.setattr(inducing_parts, "PART_ENTRIES", 5 * 2 * M)
+    monkeypatch.setattr(inducing_parts, "PART_ENTRIES", 5 * M)
 
 
 class Case:

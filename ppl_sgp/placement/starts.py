@@ -8,13 +8,10 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from ..bases.frozen_kernel import covariances, evaluate
+from ..evidence.spectrum import FACTORS, RATIOS, Spectrum
 from ..statistics.kept_rows import Rows
 from .prior import LogPrior
 
-#: Common factors of the lengthscales that are tried, an octave apart.
-FACTORS = 2.0 ** np.arange(-10, 5)
-#: Ratios of the variance of the noise to that of f.
-RATIOS = np.geomspace(1e-8, 1e4, 49)
 #: How many starts there are, and by which factor their lengthscales differ at least.
 STARTS, APART = 3, 3.0
 
@@ -45,14 +42,11 @@ def _profiled(family: Any, rows: Rows, prior: LogPrior, lengthscale: np.ndarray)
     """Log density with the best amplitude and noise that are tried, and these."""
     root = np.sqrt(rows.weights)
     K = 1 + evaluate(covariances, (family(lengthscale, np.float64(1.0)), rows.X), rows.X, np)
-    eigenvalues, vectors = np.linalg.eigh(root[:, None] * K * root)
-    squares = (vectors.T @ (root * rows.y)) ** 2
-    variances = eigenvalues.clip(0) + RATIOS[:, None]
-    square = np.mean(squares / variances, axis=1)
-    values = -0.5 * (len(root) * np.log(square) + np.sum(np.log(variances), axis=1))
-    logs = np.stack([0.5 * np.log(square), 0.5 * np.log(square * RATIOS)], axis=1)
+    spectrum = Spectrum.of(root[:, None] * K * root, root * rows.y)
+    variance = spectrum.best_variance(RATIOS)
+    logs = 0.5 * np.log(np.stack([variance, variance * RATIOS], axis=1))
     points = np.concatenate([np.broadcast_to(np.log(lengthscale), (len(logs), len(lengthscale))), logs], axis=1)
-    values = values + prior(points - prior.centre)
+    values = spectrum.log_evidence(variance, variance * RATIOS) + prior(points - prior.centre)
     best = int(np.argmax(values))
     amplitude, noise = np.exp(logs[best])
     return float(values[best]), float(amplitude), float(noise)

@@ -36,8 +36,8 @@ def test_density_and_gradient(rng):
     prior = LogPrior.of_data(X.std(axis=0), y.std(), y.std())
     point = np.array([-0.3, 0.4, 0.2, -0.5])
     with jax.enable_x64(True):
-        value, gradient = hyperparameters._density(
-            sgp.SquaredExponential, sgp.rows(X, y), prior.centre, prior.spread, point
+        value, gradient = hyperparameters.density(
+            hyperparameters._exact, sgp.SquaredExponential, sgp.rows(X, y), prior.centre, prior.spread, point
         )
 
     def truth(point):
@@ -90,7 +90,7 @@ def test_the_evidence_chooses_the_kernel(rng):
 
 def test_interrupted_the_best_so_far_is_returned(rng, monkeypatch):
     X, y = season(rng)
-    evaluate, calls = hyperparameters._density, []
+    evaluate, calls = hyperparameters.density, []
 
     def interrupted(*arguments):
         calls.append(1)
@@ -98,7 +98,7 @@ def test_interrupted_the_best_so_far_is_returned(rng, monkeypatch):
             raise KeyboardInterrupt
         return evaluate(*arguments)
 
-    monkeypatch.setattr(hyperparameters, "_density", interrupted)
+    monkeypatch.setattr(hyperparameters, "density", interrupted)
     (found,), _, _ = searched(X, y)
     assert not found.complete
     assert found.log_evidence > 0  # the starts are good already

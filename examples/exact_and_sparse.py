@@ -2,8 +2,8 @@
 # # Which method when: exact, inducing points, frozen bases
 #
 # Food expenditure against income of 235 households (Engel 1857, shipped with statsmodels), in logarithms: few enough
-# rows for an exact GP, so that everything else can be held against it. Then rows of a step, and of a step on a curve: how
-# many points does a method need, and what has the kernel to do with it?
+# rows for an exact GP, so that everything else can be held against it. Then rows of a step, and of a step on a curve:
+# how many points does a method need, and what has the kernel to do with it?
 
 # %%
 import warnings

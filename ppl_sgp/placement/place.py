@@ -62,9 +62,9 @@ def place(
        of them by the bound of Titsias, through up to 500 points chosen greedily, where the points lack little of f and
        held-out rows gain by it; the report says so.
     2. Bases for that kernel are scored on the same rows: Nyström (all rows, up to 2,000: then f is that of the exact
-       GP; else rows at random, or up to 1,000 chosen greedily), eigenfunctions on a grid, Laplace, and up to two inputs Fourier. The best is taken, or one whose
-       lengthscales stay free (Laplace, Fourier; 200 features at most) if it is within 0.01 nats a row of it. Where the
-       features do not carry the lengthscales, longer ones are tried as well.
+       GP; else rows at random, or up to 1,000 chosen greedily), eigenfunctions on a grid, Laplace, and up to two inputs
+       Fourier. The best is taken, or one whose lengthscales stay free (Laplace, Fourier; 200 features at most) if it is
+       within 0.01 nats a row of it. Where the features do not carry the lengthscales, longer ones are tried as well.
     3. One pass over all rows.
 
     Inputs may have any units, and y any mean: nothing has to be scaled by hand, nor undone. It costs O(k³) a step of

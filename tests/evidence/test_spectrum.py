@@ -18,7 +18,8 @@ def rows(rng):
 def test_evidences_of_any_amplitude_and_noise(rows):
     K, y = rows
     variances, noises = np.array([0.5, 2.0]), np.array([0.1, 0.3])
-    expected = [multivariate_normal(np.zeros(12), v * K + s * np.eye(12)).logpdf(y) for v, s in zip(variances, noises)]
+    covariances = [v * K + s * np.eye(12) for v, s in zip(variances, noises, strict=True)]
+    expected = [multivariate_normal(np.zeros(12), C).logpdf(y) for C in covariances]
     spectrum = Spectrum.of(K, y)
     np.testing.assert_allclose(spectrum.log_evidence(variances, noises), expected, rtol=1e-10)
     np.testing.assert_allclose(spectrum.log_evidence(0.5, 0.1), expected[0], rtol=1e-10)

@@ -93,8 +93,8 @@ def compare_with_exact(
     predicted = search.spectrum(best.scaling).leave_one_out(best.amplitude**2, best.noise_scale[0] ** 2)
     gained = predicted - spectra[index].leave_one_out(1.0, noise[0] ** 2)
     log_weights = float(np.sum(np.log(root)))
-    shifted = [fit._replace(log_evidence=fit.log_evidence + log_weights) for fit in (same, best)]
-    return Comparison(len(X), values[index] + log_weights, draw, noise, *shifted, gained)
+    same, best = (fit._replace(log_evidence=fit.log_evidence + log_weights) for fit in (same, best))
+    return Comparison(len(X), values[index] + log_weights, draw, noise, same, best, gained)
 
 
 def _prior_means(prior: WeightPrior, num_draws: int, Phi: np.ndarray) -> np.ndarray:

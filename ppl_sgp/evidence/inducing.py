@@ -233,7 +233,7 @@ def parts_with(rows: Rows | ChunkedRows, num_points: int, members: Any) -> Parts
     shape = (rows.num_rows, rows.input_dim, size)
     if isinstance(rows, ChunkedRows):
         return Parts(None, rows.row_weights, members, *shape, rows.inputs.reader(size))
-    spread = (rows.mesh, rows.axes) if isinstance(rows, SpreadRows) and members is None else None
+    spread = rows.spread if isinstance(rows, SpreadRows) and members is None else None
     return Parts(held(rows.X), rows.row_weights, members, *shape, spread=spread)
 
 

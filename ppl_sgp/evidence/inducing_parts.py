@@ -197,8 +197,9 @@ def _over(parts: Parts, add: Callable[[Any, Part], Any], nothing: Any) -> Any:
 
     def of_device(X: jax.Array) -> Any:
         first = len(X) * jax.lax.axis_index(axes)
-        size = min(parts.size, len(X))
-        return jax.lax.psum(all_of(Parts(X, parts.weights, None, *X.shape, size, first=first)), axes)
+        n, d = X.shape
+        local = Parts(X, parts.weights, None, n, d, min(parts.size, n), first=first)
+        return jax.lax.psum(all_of(local), axes)
 
     # Sums of a device depend on it, what is differentiated within them does not, and is meant for its rows alone.
     mapped = jax.shard_map(

@@ -72,20 +72,33 @@ class Candidate:
 
 
 def candidates(
-    key: jax.Array, hyper: Hyperparameters, X: np.ndarray, points: np.ndarray, budget: Budget, sample: Sample
+    key: jax.Array,
+    hyper: Hyperparameters,
+    X: np.ndarray,
+    points: np.ndarray,
+    everywhere: bool,
+    budget: Budget,
+    sample: Sample,
 ) -> Iterator[Candidate]:
     """Each basis with its score, the most promising first, so that an interruption leaves something good.
 
     :param X: all inputs (n, d), for the boxes of bases that need one.
     :param points: distinct rows in random order (m, d), for inducing points.
+    :param everywhere: whether these are all that there are: nothing is lost then, so that they are scored as an exact
+        GP, and all others on as few rows.
     """
     kernel, most = hyper.unit_kernel(), budget.num_features
     ratio = ratio_of(hyper)
-    if len(sample.X) > ALL_ROWS:
-        few = sample._replace(X=sample.X[:ALL_ROWS], y=sample.y[:ALL_ROWS], root=sample.root[:ALL_ROWS])
-        found = _exact(kernel, few, ratio)
-        yield Candidate(f"exact GP on {ALL_ROWS:,} rows", False, 0, 1.0, found, 0.0, None)
-    best = yield from _nystrom(hyper, points, sample, ratio)
+    few = sample._replace(X=sample.X[:ALL_ROWS], y=sample.y[:ALL_ROWS], root=sample.root[:ALL_ROWS])
+    if everywhere:
+        sample = few
+        best = _at_points("Nyström", kernel, points, 1.0, _exact(kernel, few, ratio), 0.0, sample)
+        yield best
+    else:
+        if len(sample.X) > ALL_ROWS:
+            exact = _exact(kernel, few, ratio)
+            yield Candidate(f"exact GP on {ALL_ROWS:,} rows", False, 0, 1.0, exact, 0.0, None)
+        best = yield from _nystrom(hyper, points, sample, ratio)
     if NEGLIGIBLE < best.lost and len(points) <= MOST_GREEDY:
         yield _greedy(key, hyper, best.factor, X, len(points), sample, ratio)
     if X.shape[1] > 1 and best.lost > NEGLIGIBLE:
@@ -111,19 +124,23 @@ def _nystrom(hyper: Hyperparameters, points: np.ndarray, sample: Sample, ratio: 
     best: Candidate | None = None
     for factor in LONGER:
         kernel = hyper.unit_kernel(factor)
-        if len(points) >= len(sample.X) + len(sample.X_new) and len(sample.X) <= ALL_ROWS:
-            found, lost = _exact(kernel, sample, ratio), 0.0
-        else:
-            found, lost = score_at_points(kernel, points[:SCORED], sample, ratio)
-        size = _enough(kernel, points, sample, found) if lost <= 10 * NEGLIGIBLE else len(points)
-        make = functools.partial(NystromBasis, points[:size], kernel)
-        tried = Candidate("Nyström", False, size, factor, found, lost, make)
+        found, lost = score_at_points(kernel, points[:SCORED], sample, ratio)
+        tried = _at_points("Nyström", kernel, points, factor, found, lost, sample)
         yield tried
         if best is None or merit(tried) > merit(best):
             best = tried
         if lost <= NEGLIGIBLE or best is not tried:
             break
     return best
+
+
+def _at_points(
+    name: str, kernel: Kernel, points: np.ndarray, factor: float, found: Score, lost: float, sample: Sample
+) -> Candidate:
+    """At points, or where nothing is lost, at as many of them as that takes."""
+    size = _enough(kernel, points, sample, found) if lost <= 10 * NEGLIGIBLE else len(points)
+    make = functools.partial(NystromBasis, points[:size], kernel)
+    return Candidate(name, False, size, factor, found, lost, make)
 
 
 def greedy_points(key: jax.Array, X: np.ndarray, kernel: Kernel, count: int) -> np.ndarray:
@@ -138,8 +155,7 @@ def _greedy(
     kernel = hyper.unit_kernel(factor)
     points = greedy_points(key, X, kernel, count)
     found, lost = score_at_points(kernel, points, sample, ratio)
-    make = functools.partial(NystromBasis, points, kernel)
-    return Candidate("Nyström, greedy points", False, len(points), factor, found, lost, make)
+    return _at_points("Nyström, greedy points", kernel, points, factor, found, lost, sample)
 
 
 def score_at_points(kernel: Kernel, points: np.ndarray, sample: Sample, ratio: float) -> tuple[Score, float]:

@@ -29,6 +29,8 @@ FEW_ROWS, FEW_ITERATIONS, MOST_ITERATIONS = 300, 60, 60
 TOLERANCE = 1e-7
 #: How far lengthscales and amplitude may be from their prior medians, and the noise from y, in logarithms.
 FAR, LEAST_NOISE, MOST_NOISE = 12.0, np.log(1e-5), np.log(10.0)
+#: Added to the logarithm of a noise at which the covariance has no factor, as of outputs without noise.
+NOISIER = np.log(3.0)
 
 Family = Callable[..., Kernel]
 
@@ -155,6 +157,8 @@ def maximum(
     try:
         for start in starts:
             start = np.clip(start, lower, upper)
+            while not np.isfinite(objective(start)[0]) and start[-1] < upper[-1]:
+                start[-1] = min(start[-1] + NOISIER, upper[-1])
             minimize(objective.negative, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
     except KeyboardInterrupt:
         if not np.isfinite(objective.best_value):

@@ -134,7 +134,7 @@ def place(
         bar.set_description_str("rotation and type-II")
         if not best.free:
             statistics = statistics.rotate(DiagonalPrior(1.0))
-            statistics = shifted(statistics, about * statistics.basis.rotation[0], about)
+            statistics = shifted(statistics, about * statistics.basis.rotation[0], about)  # type: ignore[attr-defined]
         lengthscale, noise_unit = best.factor * hyper.lengthscale, unit * average**0.5
         model = PlacedGP(hyper.family, lengthscale, best.free, level, scale, noise_unit)
         fit = fit_evidence(model, statistics)
@@ -190,7 +190,8 @@ def _tried(
     tried: list[Candidate] = []
     if hyper.complete:
         try:
-            tried.extend(candidates(key, hyper, X, points, budget, sample))
+            everywhere = (len(X) <= POINTS_FROM and len(points) < budget.num_features) or len(points) == len(X)
+            tried.extend(candidates(key, hyper, X, points, everywhere, budget, sample))
         except KeyboardInterrupt:
             pass
         else:

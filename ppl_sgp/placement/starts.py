@@ -12,6 +12,9 @@ from ..evidence.spectrum import FACTORS, RATIOS, Spectrum
 from ..statistics.kept_rows import Rows
 from .prior import LogPrior
 
+#: Factors of each lengthscale alone that are tried after common ones, for so many inputs at most: a season beside
+#: inputs that vary slowly has no common factor.
+ALONE, MOST_INPUTS = 4.0 ** np.array([-5, -4, -3, -2, -1, 1, 2]), 24
 #: How many starts there are, and by which factor their lengthscales differ at least.
 STARTS, APART = 3, 3.0
 
@@ -19,17 +22,32 @@ STARTS, APART = 3, 3.0
 def starting_points(family: Any, rows: Rows, prior: LogPrior, scales: tuple[np.ndarray, ...]) -> list[np.ndarray]:
     """The best starts, in coordinates of the prior, (d + 2,): lengthscales, amplitude and noise.
 
-    The amplitude and the noise are the best for the lengthscales. O(k³) for each of some 30 tries.
+    The amplitude and the noise are the best for the lengthscales. O(k³) for each of some 30 tries, and of some 7 an
+    input.
 
     :param rows: k rows with a y of mean zero.
     :param scales: lengthscales (d,) of which multiples are tried.
     """
-    lengthscales = [scale * factor for scale in scales for factor in FACTORS]
+    tried: list[tuple[tuple[float, float, float], np.ndarray]] = []
+
+    def attempt(lengthscale: np.ndarray) -> float:
+        tried.append((_profiled(family, rows, prior, lengthscale), lengthscale))
+        return tried[-1][0][0]
+
     with threadpool_limits(limits=1, user_api="blas"):  # threads that wait for each other are slower at this size
-        tried = [(_profiled(family, rows, prior, lengthscale), lengthscale) for lengthscale in lengthscales]
-    tried.sort(key=lambda entry: -entry[0][0])
+        common = [scale * factor for scale in scales for factor in FACTORS]
+        values = [attempt(lengthscale) for lengthscale in common]
+        best, value = common[int(np.argmax(values))], max(values)
+        d = rows.input_dim
+        for j in range(d if 1 < d <= MOST_INPUTS else 0):
+            alone = [np.where(np.arange(d) == j, factor, 1.0) * best for factor in ALONE]
+            values = [attempt(lengthscale) for lengthscale in alone]
+            if max(values) > value:
+                best, value = alone[int(np.argmax(values))], max(values)
+    # The best of all, then common factors, so that starts are of different kinds.
+    order = [max(tried, key=lambda entry: entry[0][0]), *sorted(tried[: len(common)], key=lambda entry: -entry[0][0])]
     kept: list[tuple[np.ndarray, np.ndarray]] = []
-    for (value, amplitude, noise), lengthscale in tried:
+    for (value, amplitude, noise), lengthscale in order:
         far = all(np.max(np.abs(np.log(lengthscale / other))) > np.log(APART) for _, other in kept)
         if np.isfinite(value) and far:
             kept.append((np.concatenate([np.log(lengthscale), np.log([amplitude, noise])]), lengthscale))

@@ -185,12 +185,10 @@ class SpreadRows(Rows):
     Sites with inducing points add up on each device what its rows contribute, in both passes. What needs all inputs at
     once (exact GPs, blocks of rows, files) collects them.
 
-    :param mesh: the devices, all of this process.
-    :param axes: axes of the mesh that rows are spread over.
+    :param spread: the mesh of devices, all of this process, and its axes that rows are spread over.
     """
 
-    mesh: Mesh | None = static(default=None)
-    axes: Any = static(default=None)
+    spread: tuple[Mesh, Any] | None = static(default=None)
 
     @property
     def parts(self) -> dict[str, Any]:
@@ -206,7 +204,7 @@ class SpreadRows(Rows):
             validated(None, X, y, row_weights, "rows")  # it says which rows cannot be used
         # The rest as ever, beside inputs of one column.
         _, y, row_weights = validated(None, np.zeros((len(X), 1)), y, row_weights, "rows")
-        return cls(X, y, row_weights, sharding.mesh, row_axes(sharding))  # type: ignore[attr-defined]
+        return cls(X, y, row_weights, (sharding.mesh, row_axes(sharding)))  # type: ignore[attr-defined]
 
     __repr__ = KeptOutputs.__repr__
 
@@ -227,7 +225,7 @@ def rows(X: Any, y: Any = None, row_weights: Any = None) -> Rows | ChunkedRows:
         can be iterated again: a list, :func:`~ppl_sgp.table_chunks`, or an object of yours.
     :param y: outputs, shape (n,) or (n, q); ``None`` if ``X`` is chunks.
     :param row_weights: relative noise precisions, shape (n,): row i has noise variance ``σ²/ωᵢ``.
-    :return: :class:`Rows`, or of chunks and Dask :class:`ChunkedRows`.
+    :return: :class:`Rows`, of inputs that stay on devices :class:`SpreadRows`; of chunks and Dask :class:`ChunkedRows`.
     :raises ValueError: for shapes that do not fit, no rows, entries that are not finite numbers, and chunks that can be
         read only once.
 

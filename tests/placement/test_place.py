@@ -185,10 +185,9 @@ def test_interrupted(stage, monkeypatch):
     assert np.isfinite(placed.fit.log_evidence)
 
 
-@pytest.mark.parametrize("n", [2, 5])
-def test_few_rows(n):
-    X = np.arange(2.0 * n).reshape(n, 2)
-    placed = sgp.place(jax.random.key(0), X, np.arange(n, dtype=float))
+def test_two_rows():
+    X = np.arange(4.0).reshape(2, 2)
+    placed = sgp.place(jax.random.key(0), X, np.arange(2.0))
     assert np.isfinite(predicted(placed, X + 0.5)[0]).all()
 
 
@@ -246,8 +245,8 @@ def test_the_next_line_is_nuts(which, request):
     placed, (X, y) = request.getfixturevalue(which), season() if which == "placed_season" else surface()
     mcmc = MCMC(
         NUTS(placed.model, init_strategy=placed.init_strategy()),
-        num_warmup=300,
-        num_samples=400,
+        num_warmup=200,
+        num_samples=200,
         num_chains=2,
         chain_method="sequential",
         progress_bar=False,
@@ -260,7 +259,7 @@ def test_the_next_line_is_nuts(which, request):
     spread = np.sqrt(prediction.variance + prediction.noise_variance)
     assert 0.8 < np.mean(np.abs(y - prediction.mean) < 1.645 * spread) <= 1
     idata = sgp.to_arviz(mcmc, placed.statistics, X=X, y=y)
-    assert idata["posterior"]["amplitude"].shape == (2, 400)
+    assert idata["posterior"]["amplitude"].shape == (2, 200)
 
 
 def test_a_table_with_boolean_columns():

@@ -162,7 +162,7 @@ def test_a_lengthscale_an_input(rng):
     X = rng.uniform(0, 1, (200, 2))
     y = np.sin(6 * X[:, 0]) + np.cos(5 * X[:, 1]) + 0.1 * rng.standard_normal(200)
     model = sgp.models.basis_gp()
-    for m, expected in ((12, 0), (2, 1)):
+    for m, expected in ((8, 0), (2, 1)):
         stats = sgp.sufficient_statistics(sgp.LaplaceBasis.from_data(X, m), X, y)
         findings = found(model, fitted(model, stats)[1], stats, X, y)
         assert len(findings) == expected
@@ -231,13 +231,19 @@ def test_remedies_of_a_poor_kernel(rng):
 @pytest.mark.relaxed_promotion
 def test_report_of_a_season_called_noise():
     X, y = five_periods()
-    for key, named in ((1, True), (0, False)):
-        stats = sgp.sufficient_statistics(sgp.FourierBasis.from_data(jax.random.key(key), X, 80), X, y)
-        mcmc = MCMC(NUTS(sgp.models.fourier_gp()), num_warmup=200, num_samples=200, progress_bar=False)
-        mcmc.run(jax.random.key(0), stats, extra_fields=sgp.EXTRA_FIELDS)
-        checks = [finding.check for finding in sgp.report(mcmc, stats, X, y).findings]
-        assert ("poorer than an exact GP" in checks) == named
-        assert ("of y noise, as a poor basis does" in str(sgp.report(mcmc, stats))) == named
+    stats = sgp.sufficient_statistics(sgp.FourierBasis.from_data(jax.random.key(1), X, 80), X, y)
+    mcmc = MCMC(NUTS(sgp.models.fourier_gp()), num_warmup=150, num_samples=150, progress_bar=False)
+    mcmc.run(jax.random.key(0), stats, extra_fields=sgp.EXTRA_FIELDS)
+    assert "poorer than an exact GP" in [finding.check for finding in sgp.report(mcmc, stats, X, y).findings]
+    assert "of y noise, as a poor basis does" in str(sgp.report(mcmc, stats))
+
+
+def test_a_good_fit_of_a_season_is_not_blamed():
+    X, y = five_periods()
+    stats = sgp.sufficient_statistics(sgp.FourierBasis.from_data(jax.random.key(0), X, 80), X, y)
+    posterior = sgp.posterior(sgp.models.fourier_gp(), draws(0.0683, amplitude=1.18, noise_scale=0.0459), stats)
+    assert "poorer than an exact GP" not in [finding.check for finding in sgp.report(posterior, X=X, y=y).findings]
+    assert "of y noise, as a poor basis does" not in str(sgp.report(posterior))
 
 
 def test_a_box_that_biases_the_lengthscale(rng):

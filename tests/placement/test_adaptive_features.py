@@ -116,11 +116,11 @@ def test_an_interruption_keeps_the_best_round(monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Rounds, "around", interrupted)
-    adapted = sgp.adapt_features(KEY, *line(), num_features=200)
+    adapted = sgp.adapt_features(KEY, *line(), num_features=1000)
     assert len(adapted.trace) == 1 and not adapted.settled and adapted.message.startswith("interrupted, ")
     monkeypatch.setattr(Rounds, "start", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        sgp.adapt_features(KEY, *line(), num_features=200)
+        sgp.adapt_features(KEY, *line(), num_features=1000)
 
 
 X, Y = line()

@@ -2,7 +2,7 @@
 # # Which method when: exact, inducing points, frozen bases
 #
 # Food expenditure against income of 235 households (Engel 1857, shipped with statsmodels), in logarithms: few enough
-# rows for an exact GP, so that everything else can be held against it. Then rows of which only a step is to be learned:
+# rows for an exact GP, so that everything else can be held against it. Then rows of a step, and of a step on a curve:
 # how many points does a method need, and what has the kernel to do with it?
 
 # %%
@@ -20,7 +20,7 @@ import ppl_sgp as sgp
 # %% tags=["parameters"]
 num_points = 5  # inducing points, few on purpose
 num_features = 12  # of the frozen bases
-num_rows = 1000  # of the step
+num_rows = 500  # of the steps
 sizes = (2, 4, 8, 16, 32)  # numbers of points that are tried there
 output = Path("examples-output")
 
@@ -110,15 +110,19 @@ figure.savefig(output / "methods.png", dpi=150)
 
 # %% [markdown]
 # ## How many points: a matter of the kernel
-# A step with noise, as in section 3.2 of Hughes-Hallett (2022). The arc-cosine kernel of order 0 is that of a network
-# of steps. Where its bias is small against its weights, two points, one each side, carry all that it can say; a squared
-# exponential needs many, and still rounds the step.
+# Two sets of rows as in section 3.2 of Hughes-Hallett (2022), with less noise: a step, and a step on a curve that is a
+# cubic but for a little. The arc-cosine kernel of order 0 is that of a network of steps. Where its bias is small
+# against its weights it has rank two: two points, one each side, carry all that it can say of a step; a squared
+# exponential needs many, and still rounds it. Of the curve that kernel knows nothing. Plus a cubic polynomial it has
+# rank six, so that six points carry both.
 
 # %%
 rng = np.random.default_rng(0)
 x = rng.uniform(-1, 1, num_rows)
-step = (x > 0) + 0.3 * rng.standard_normal(num_rows)
-of_step = sgp.rows(x[:, None], (step - step.mean()) / step.std())
+half = x / 2
+curve = 50 * half**3 - 8 * half**2 - 1.5 * half - 0.2 * np.exp(half)
+noise = 0.3 * rng.standard_normal(num_rows)
+sets = {"a step": (x > 0) + noise, "a step on a curve": curve + (x > 0) + noise}
 
 
 def arc_cosine(order):
@@ -128,37 +132,41 @@ def arc_cosine(order):
     )
 
 
+def steps_and_cubic(lengthscale, amplitude):
+    """Of the steps, whose bias is small, the amplitude matters alone: the lengthscale is the polynomial's."""
+    return sgp.ArcCosine(0, amplitude, 1.0, bias=1e-3) + sgp.Polynomial(3, 1 / lengthscale, bias=1.0)
+
+
 families = {
     "squared exponential": sgp.SquaredExponential,
     "Matérn ½ (exponential)": sgp.Matern12,
     "arc-cosine, order 0": arc_cosine(0),
     "arc-cosine, order 1": arc_cosine(1),
+    "order 0 and cubic": steps_and_cubic,
 }
 warnings.filterwarnings("ignore", message="fit_inducing has not converged")  # to a tenth of a nat will do
-bounds = {
-    name: [
-        sgp.fit_inducing(jax.random.key(0), of_step, family, m, schedule="reinitialise", max_iterations=100).bound
-        for m in sizes
-    ]
-    for name, family in families.items()
-}
-print("points " + "".join(f"{m:>9}" for m in sizes))
-for name, values in bounds.items():
-    print(f"{name:24}" + "".join(f"{value:9.1f}" for value in values))
+options = {"schedule": "reinitialise", "max_iterations": 100}
+bounds = {}
+for title, values in sets.items():
+    of_set = sgp.rows(x[:, None], (values - values.mean()) / values.std())
+    print(f"{title}, points".ljust(24) + "".join(f"{m:>9}" for m in sizes))
+    for name, family in families.items():
+        bounds[title, name] = [sgp.fit_inducing(jax.random.key(0), of_set, family, m, **options).bound for m in sizes]
+        print(f"{name:24}" + "".join(f"{value:9.1f}" for value in bounds[title, name]))
 
 # %%
-figure, ax = plt.subplots(figsize=(7, 4), layout="constrained")
-for name, values in bounds.items():
-    ax.plot(sizes, values, "o-", label=name)
-ax.set(
-    xscale="log",
-    xlabel="inducing points",
-    ylabel="bound on the evidence [nats]",
-    title="A step: points that a kernel needs",
-)
-ax.set_xticks(sizes, [str(m) for m in sizes])
-ax.minorticks_off()
-ax.legend(frameon=False)
+figure, axes = plt.subplots(1, 2, figsize=(11, 4), layout="constrained")
+for ax, (title, values) in zip(axes, sets.items(), strict=True):
+    for name in families:
+        ax.plot(sizes, bounds[title, name], "o-", label=name)
+    ax.set(xscale="log", xlabel="inducing points", title=f"{title[0].upper()}{title[1:]}: points that a kernel needs")
+    ax.set_xticks(sizes, [str(m) for m in sizes])
+    ax.minorticks_off()
+    inset = ax.inset_axes((0.62, 0.08, 0.35, 0.3))
+    inset.plot(x, values, ".", color="0.6", ms=1)
+    inset.set(xticks=[], yticks=[])
+axes[0].set_ylabel("bound on the evidence [nats]")
+axes[0].legend(frameon=False, loc="center right")
 figure.savefig(output / "points_and_kernels.png", dpi=150)
 
 # %% [markdown]

@@ -73,7 +73,7 @@ from .sites.whitening import whitened_weights
 from .statistics.checkpoint import CheckpointError
 from .statistics.from_data import ChunkError, sufficient_statistics
 from .statistics.groups import stack_statistics
-from .statistics.kept_rows import ChunkedRows, Rows, rows
+from .statistics.kept_rows import ChunkedRows, Rows, SpreadRows, rows
 from .statistics.sources import TableChunks, table_chunks
 from .statistics.statistics import SufficientStatistics
 
@@ -136,6 +136,7 @@ __all__ = [
     "SelectedColumns",
     "SparseGP",
     "Spectral",
+    "SpreadRows",
     "SquaredExponential",
     "StackedBasis",
     "StatisticsGibbs",

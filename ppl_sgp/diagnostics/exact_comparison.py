@@ -16,17 +16,15 @@ import numpy as np
 
 from .._internal import checks
 from ..bases.frozen_kernel import evaluate
+from ..evidence.spectrum import FACTORS, RATIOS, Spectrum
 from ..kernels import Kernel
 from ..posteriors.posterior import Posterior
 from ..priors import WeightPrior
 
 #: Rows that are compared on, and posterior draws of which the best counts for the basis.
 ROWS, DRAWS = 300, 8
-#: Common factors of the lengthscales that are tried (a gap or a wrong time stamp stretches them a hundredfold), then
-#: factors of each input alone, for so many inputs at most.
-FACTORS, ALONE, MOST_INPUTS = 2.0 ** np.arange(-8, 4), (1 / 3, 3.0), 12
-#: Ratios of noise to signal variance between which the noise is looked for, and points to look at.
-RATIOS = np.geomspace(1e-8, 1e4, 49)
+#: Factors of each lengthscale alone that are tried after common ones, for so many inputs at most.
+ALONE, MOST_INPUTS = (1 / 3, 3.0), 12
 #: Noise is not looked for below this share of the run's: repeated rows of rounded values would be interpolated.
 LEAST_NOISE = 1 / 30
 
@@ -55,6 +53,7 @@ class Comparison(NamedTuple):
     :ivar noise_scale: its noise, shape (1,).
     :ivar same: an exact GP at the same hyperparameters.
     :ivar best: the best exact GP that was found.
+    :ivar gained: log density of each row given the others, (k,): that of the best exact GP less that of the basis.
     """
 
     num_rows: int
@@ -63,6 +62,7 @@ class Comparison(NamedTuple):
     noise_scale: np.ndarray
     same: ExactFit
     best: ExactFit
+    gained: np.ndarray
 
 
 def compare_with_exact(
@@ -74,29 +74,27 @@ def compare_with_exact(
     :param X: training inputs (n, d), float64; ``y`` (n,) or (n, 1), ``row_weights`` (n,) or ``None``.
     """
     chosen = np.sort(np.random.default_rng(0).choice(len(X), min(len(X), ROWS), replace=False))
-    X, Y = X[chosen], y[chosen].reshape(len(chosen), -1)
-    weights = np.ones(len(X)) if row_weights is None else row_weights[chosen]
-    Y, log_weights = Y * np.sqrt(weights)[:, None], 0.5 * float(np.sum(np.log(weights)))
+    X, y = X[chosen], y[chosen].reshape(len(chosen))
+    root = np.ones(len(X)) if row_weights is None else np.sqrt(row_weights[chosen])
     few, model, basis = posterior.spaced(DRAWS), posterior.model, posterior.statistics.basis
     parameters = few.marginal_parameters("report")
     Phi = basis.host_features(X)
-    covariances = _implied(parameters.prior, Phi)
     noises = np.asarray(parameters.noise_scale, dtype=np.float64).reshape(few.num_draws, 1)
-    root = np.sqrt(weights)
-    means = _prior_means(parameters.prior, few.num_draws, Phi)
-    about = [Y - (root * mean)[:, None] for mean in means]
-    values = [
-        _Spectrum.of(root[:, None] * np.asarray(K, dtype=np.float64) * root, deviation).log_evidence(1.0, noise)
-        for K, noise, deviation in zip(covariances, noises, about, strict=True)
-    ]
+    about = root * (y - _prior_means(parameters.prior, few.num_draws, Phi))
+    implied = np.asarray(_implied(parameters.prior, Phi), dtype=np.float64)
+    spectra = [Spectrum.of(root[:, None] * K * root, each) for K, each in zip(implied, about, strict=True)]
+    values = [float(each.log_evidence(1.0, noise[0] ** 2)) for each, noise in zip(spectra, noises, strict=True)]
     index = int(np.argmax(values))
     draw, noise = {name: v[index] for name, v in few.latent.items()}, noises[index]
     fixed = {name for name in ("amplitude", "noise_scale") if hasattr(model, name) and name not in draw}
     search = _Search(model.kernel_at(draw, basis), X, about[index], root, noise, fixed)
     same = search.at_run()
     best = max([same, search.best()], key=lambda fit: fit.log_evidence)
-    shifted = [fit._replace(log_evidence=fit.log_evidence + log_weights) for fit in (same, best)]
-    return Comparison(len(X), values[index] + log_weights, draw, noise, *shifted)
+    predicted = search.spectrum(best.scaling).leave_one_out(best.amplitude**2, best.noise_scale[0] ** 2)
+    gained = predicted - spectra[index].leave_one_out(1.0, noise[0] ** 2)
+    log_weights = float(np.sum(np.log(root)))
+    same, best = (fit._replace(log_evidence=fit.log_evidence + log_weights) for fit in (same, best))
+    return Comparison(len(X), values[index] + log_weights, draw, noise, same, best, gained)
 
 
 def _prior_means(prior: WeightPrior, num_draws: int, Phi: np.ndarray) -> np.ndarray:
@@ -117,57 +115,43 @@ def _implied(priors: WeightPrior, Phi: Any) -> jax.Array:
     return jax.lax.map(at, priors)
 
 
-class _Spectrum(NamedTuple):
-    """A covariance by its eigenvalues (k,), and squares of y in its eigenvectors (k, 1)."""
-
-    eigenvalues: np.ndarray
-    squares: np.ndarray
-
-    @classmethod
-    def of(cls, K: np.ndarray, Y: np.ndarray) -> _Spectrum:
-        values, vectors = np.linalg.eigh(K)
-        return cls(values.clip(0), (vectors.T @ Y) ** 2)
-
-    def log_evidence(self, scale: float, noise_scale: np.ndarray) -> float:
-        """Of ``scale·K`` and noise of a standard deviation (1,)."""
-        variance = scale * self.eigenvalues[:, None] + noise_scale**2
-        return float(-0.5 * np.sum(self.squares / variance + np.log(2 * np.pi * variance)))
-
-
 class _Search:
     """Exact GPs around a kernel: lengthscales are scaled by scaling the inputs, whatever the kernel calls them."""
 
     def __init__(
-        self, kernel: Kernel, X: np.ndarray, Y: np.ndarray, root: np.ndarray, noise: np.ndarray, fixed: set[str]
+        self, kernel: Kernel, X: np.ndarray, y: np.ndarray, root: np.ndarray, noise: np.ndarray, fixed: set[str]
     ) -> None:
-        self.kernel, self.X, self.Y, self.root, self.noise, self.fixed = kernel, X, Y, root, noise, fixed
+        self.kernel, self.X, self.y, self.root, self.noise, self.fixed = kernel, X, y, root, noise, fixed
 
-    def spectrum(self, scaling: np.ndarray) -> _Spectrum:
+    def spectrum(self, scaling: np.ndarray) -> Spectrum:
+        """With lengthscales multiplied by factors, (d,)."""
         K = evaluate(covariance, self.kernel, self.X / scaling, np)
-        return _Spectrum.of(self.root[:, None] * K * self.root, self.Y)
+        return Spectrum.of(self.root[:, None] * K * self.root, self.y)
 
     def at_run(self) -> ExactFit:
         """At the hyperparameters of the run."""
-        scaling = np.ones(self.X.shape[1])
-        return ExactFit(self.spectrum(scaling).log_evidence(1.0, self.noise), scaling, 1.0, self.noise)
+        return self._as_run(np.ones(self.X.shape[1]))
+
+    def _as_run(self, scaling: np.ndarray) -> ExactFit:
+        value = self.spectrum(scaling).log_evidence(1.0, self.noise[0] ** 2)
+        return ExactFit(float(value), scaling, 1.0, self.noise)
 
     def at(self, scaling: np.ndarray) -> ExactFit:
         """With the best amplitude and noise at given lengthscales, where the model leaves them free."""
-        spectrum = self.spectrum(scaling)
         if {"amplitude", "noise_scale"} <= self.fixed:
-            return ExactFit(spectrum.log_evidence(1.0, self.noise), scaling, 1.0, self.noise)
+            return self._as_run(scaling)
+        spectrum = self.spectrum(scaling)
         ratios = RATIOS * np.mean(spectrum.eigenvalues)
         if "noise_scale" in self.fixed:
-            scales = self.noise[0] ** 2 / ratios
+            variances = self.noise[0] ** 2 / ratios
         elif "amplitude" in self.fixed:
-            scales = np.ones(len(ratios))
+            variances = np.ones(len(ratios))
         else:
-            scales = np.mean(spectrum.squares[:, 0] / (spectrum.eigenvalues + ratios[:, None]), axis=1)
-        pairs = zip(scales, np.maximum(np.sqrt(scales * ratios), LEAST_NOISE * self.noise[0]), strict=True)
-        value, scale, noise = max(
-            (spectrum.log_evidence(scale, np.array([noise])), scale, noise) for scale, noise in pairs
-        )
-        return ExactFit(value, scaling, float(np.sqrt(scale)), np.array([noise]))
+            variances = spectrum.best_variance(ratios)
+        noises = np.maximum(np.sqrt(variances * ratios), LEAST_NOISE * self.noise[0])
+        values = spectrum.log_evidence(variances, noises**2)
+        best = int(np.argmax(values))
+        return ExactFit(float(values[best]), scaling, float(np.sqrt(variances[best])), noises[best : best + 1])
 
     def best(self) -> ExactFit:
         """Over common factors of all lengthscales, then over those of each input."""

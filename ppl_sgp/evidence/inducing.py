@@ -26,7 +26,7 @@ from jax.scipy.linalg import solve_triangular
 from .._internal import checks
 from .._internal.batching import full_precision, vectorize
 from ..kernels import Kernel
-from ..statistics.kept_rows import ChunkedRows, Rows
+from ..statistics.kept_rows import ChunkedRows, Rows, SpreadRows
 from .inducing_blocks import Parameters, Sums, block_members, in_blocks, independent
 from .inducing_parts import Parts, held, part_size, summed, whitened
 
@@ -233,7 +233,8 @@ def parts_with(rows: Rows | ChunkedRows, num_points: int, members: Any) -> Parts
     shape = (rows.num_rows, rows.input_dim, size)
     if isinstance(rows, ChunkedRows):
         return Parts(None, rows.row_weights, members, *shape, rows.inputs.reader(size))
-    return Parts(held(rows.X), rows.row_weights, members, *shape)
+    spread = rows.spread if isinstance(rows, SpreadRows) and members is None else None
+    return Parts(held(rows.X), rows.row_weights, members, *shape, spread=spread)
 
 
 def check_arguments(owner: str, rows: Any, kernel: Any, Z: Any, noise_scale: Any, method: str) -> None:

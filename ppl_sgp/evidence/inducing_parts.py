@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.linalg import solve_triangular
+from jax.sharding import Mesh, PartitionSpec
 
 from .._internal.constants import constant
 from .._internal.pytree import pytree_dataclass, static
@@ -33,6 +34,8 @@ class Parts:
     :ivar members: numbers of the rows of each part, shape (parts, size), those that do not count negative; ``None``
         for rows in their order.
     :ivar source: reads the inputs of part i, in their order, as an array of NumPy, shape (size, d).
+    :ivar spread: the mesh of devices that inputs are spread over, and its axes; ``None`` if they are in one place.
+    :ivar first: the number of the first row, of the rows of one device among all.
     """
 
     X: Any
@@ -42,6 +45,8 @@ class Parts:
     input_dim: int = static(default=0)
     size: int = static(default=0)
     source: Callable[[Any], np.ndarray] | None = static(default=None)
+    spread: tuple[Mesh, Any] | None = static(default=None)
+    first: Any = 0
 
     @property
     def count(self) -> int:
@@ -58,6 +63,7 @@ class Parts:
             counts, numbers = numbers >= 0, jnp.maximum(numbers, 0)
         if self.source is None:
             X = jnp.asarray(self.X)[numbers]
+            numbers = jnp.asarray(self.first, numbers.dtype) + numbers
         else:
             shape = jax.ShapeDtypeStruct((self.size, self.input_dim), jnp.float64)
             X = jax.pure_callback(self.source, shape, index, vmap_method="sequential")
@@ -101,8 +107,7 @@ def whitened(parts: Parts, kernel: Kernel, Z: jax.Array, L: jax.Array, y: jax.Ar
     """
     inverse = _inverse(L)
 
-    def add(total: Whitened, index: Any) -> Whitened:
-        part = parts.at(index)
+    def add(total: Whitened, part: Part) -> Whitened:
         V, weights = lower_product(inverse, kernel(Z, part.X)), part.counted
         weighted = V * weights[None, :]
         return Whitened(
@@ -128,8 +133,7 @@ def _whitened_backward(saved: Any, of: Whitened) -> tuple[Any, ...]:
     along = inverse.T @ of.projection
     middle = inverse.T @ symmetric @ inverse
 
-    def add(total: Any, index: Any) -> Any:
-        part = parts.at(index)
+    def add(total: Any, part: Part) -> Any:
         weights = part.counted
         (K, _), pull = jax.vjp(lambda kernel, Z: (kernel(Z, part.X), kernel.diag(part.X)), kernel, Z)
         of_K = (middle @ K + along @ y[part.numbers].T) * weights[None, :]
@@ -154,8 +158,7 @@ def summed(function: Callable[..., Any], parts: Parts, parameters: Any, y: jax.A
     """
     first = jax.eval_shape(lambda: function(parameters, parts.at(0), y[parts.at(0).numbers]))
 
-    def add(total: Any, index: Any) -> Any:
-        part = parts.at(index)
+    def add(total: Any, part: Part) -> Any:
         return jax.tree.map(jnp.add, total, function(parameters, part, y[part.numbers]))
 
     return _over(parts, add, jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), first))
@@ -168,8 +171,7 @@ def _summed_forward(function: Callable[..., Any], parts: Parts, parameters: Any,
 def _summed_backward(function: Callable[..., Any], saved: Any, of: Any) -> tuple[Any, ...]:
     parts, parameters, y = saved
 
-    def add(total: Any, index: Any) -> Any:
-        part = parts.at(index)
+    def add(total: Any, part: Part) -> Any:
         _, pull = jax.vjp(lambda parameters, y: function(parameters, part, y), parameters, y[part.numbers])
         of_parameters, of_y = pull(of)
         return jax.tree.map(jnp.add, total[0], of_parameters), total[1].at[part.numbers].add(of_y)
@@ -181,8 +183,30 @@ def _summed_backward(function: Callable[..., Any], saved: Any, of: Any) -> tuple
 summed.defvjp(_summed_forward, _summed_backward)
 
 
-def _over(parts: Parts, add: Callable[[Any, Any], Any], nothing: Any) -> Any:
-    return jax.lax.scan(lambda total, index: (add(total, index), None), nothing, jnp.arange(parts.count))[0]
+def _over(parts: Parts, add: Callable[[Any, Part], Any], nothing: Any) -> Any:
+    """What adding all parts to nothing makes: of inputs spread over devices, of each device's rows, then of these."""
+
+    def all_of(parts: Parts) -> Any:
+        def step(total: Any, index: Any) -> tuple[Any, None]:
+            return add(total, parts.at(index)), None
+
+        return jax.lax.scan(step, nothing, jnp.arange(parts.count))[0]
+
+    if parts.spread is None:
+        return all_of(parts)
+    mesh, axes = parts.spread
+
+    def of_device(X: jax.Array) -> Any:
+        first = len(X) * jax.lax.axis_index(axes)
+        n, d = X.shape
+        local = Parts(X, parts.weights, None, n, d, min(parts.size, n), first=first)
+        return jax.lax.psum(all_of(local), axes)
+
+    # Sums of a device depend on it, what is differentiated within them does not, and is meant for its rows alone.
+    mapped = jax.shard_map(
+        of_device, mesh=mesh, in_specs=PartitionSpec(axes), out_specs=PartitionSpec(), check_vma=False
+    )
+    return mapped(parts.X)
 
 
 def _bands(size: int) -> list[slice]:

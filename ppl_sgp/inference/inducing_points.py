@@ -92,7 +92,7 @@ def select_inducing_points(
         X = X.X if isinstance(X, Rows) else checks.finite_inputs(X, None, owner)
     num_rows = X.num_rows if isinstance(X, ChunkedRows) else len(X)
     numbers = np.arange(num_rows) if num_rows <= limit else np.sort(rng.choice(num_rows, limit, replace=False))
-    X = X.inputs.at(numbers) if isinstance(X, ChunkedRows) else X[numbers]
+    X = X.inputs.at(numbers) if isinstance(X, ChunkedRows) else np.asarray(X[numbers])
     num_points = min(num_points, len(X))
     scale = num_rows / len(X)
     if method == "greedy":

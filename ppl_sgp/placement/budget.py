@@ -13,6 +13,9 @@ from .._internal import checks
 MOST_FEATURES, PASS_WORK = 4000, 1.2e12
 #: Up to so many rows all are features, and all are looked at by the exact GP; of more rows this number.
 ALL_ROWS, EXACT_ROWS = 2000, 1500
+#: Points of the bound that hyperparameters are refined by on all rows: at most, at least, and products of n·m² that an
+#: evaluation may take by default.
+MOST_POINTS, LEAST_POINTS, BOUND_WORK = 500, 100, 4e9
 #: Fewest features and rows that are worth a start.
 LEAST = 16
 #: Seconds that compilation and the first starts take, whatever the rows.
@@ -20,6 +23,8 @@ OVERHEAD = 15.0
 #: Floating-point operations: of an evidence of k rows with its gradient over k³, times the steps of a search; of a pass
 #: over n·m²; of the decompositions over m³, which are slower.
 SEARCH_WORK, ROW_WORK, DECOMPOSITIONS = 600.0, 4.0, 60.0
+#: Those of a refinement over n·m², and the shares of the time: for the search, the refinement and the pass.
+REFINE_WORK, SHARES = 240.0, (0.4, 0.2, 0.4)
 #: Matrices of the size of the features, and of the rows of the exact GP, that are there at once.
 ARRAYS = 10
 
@@ -29,10 +34,13 @@ class Budget(NamedTuple):
 
     :ivar num_features: features at most, the level not counted.
     :ivar exact_rows: rows of the exact GP.
+    :ivar points: inducing points of the bound on all rows; 0 where it is not affordable, or all rows are in the exact
+        GP.
     """
 
     num_features: int
     exact_rows: int
+    points: int
 
 
 def affordable(n: int, num_features: Any, seconds: Any, max_memory: Any) -> Budget:
@@ -40,12 +48,12 @@ def affordable(n: int, num_features: Any, seconds: Any, max_memory: Any) -> Budg
     if num_features is not None and seconds is not None:
         raise ValueError("place: pass `num_features` or `seconds`, not both: each says how large the basis may be.")
     most = min(n, MOST_FEATURES, max(LEAST, int((PASS_WORK / n) ** 0.5)))
-    rows = n if n <= ALL_ROWS else EXACT_ROWS
+    rows, points = n if n <= ALL_ROWS else EXACT_ROWS, int((BOUND_WORK / n) ** 0.5)
     if num_features is not None:
         most = min(n, checks.whole_number("num_features", num_features, 3, "place") - 1)
     if seconds is not None:
         checks.positive("seconds", seconds, "place")
-        most, rows = _within_seconds(n, float(seconds), most, rows)
+        most, rows, points = _within_seconds(n, float(seconds), most, rows)
     if max_memory is not None:
         fits = int((checks.memory_cap(max_memory, "place") / (8 * ARRAYS)) ** 0.5)
         needed = most if num_features is not None else min(n, LEAST)
@@ -54,23 +62,26 @@ def affordable(n: int, num_features: Any, seconds: Any, max_memory: Any) -> Budg
                 f"place: `max_memory` of {max_memory:.3g} bytes holds {fits} features, but {needed} are wanted: pass "
                 f"at least {8 * ARRAYS * needed**2:.2g}."
             )
-        most, rows = min(most, fits), min(rows, fits)
-    return Budget(most, rows)
+        most, rows, points = min(most, fits), min(rows, fits), min(points, fits)
+    points = min(points, MOST_POINTS, most)
+    return Budget(most, rows, points if rows < n and points >= LEAST_POINTS else 0)
 
 
-def _within_seconds(n: int, seconds: float, most: int, rows: int) -> tuple[int, int]:
-    """Features and rows that take about so long on this machine: half of it for each."""
-    rate, half = _operations_a_second(), (seconds - OVERHEAD) / 2
+def _within_seconds(n: int, seconds: float, most: int, rows: int) -> tuple[int, int, int]:
+    """Features, rows of the exact GP and points of the bound that take about so long on this machine."""
+    rate = _operations_a_second()
+    search, refinement, passing = (share * (seconds - OVERHEAD) * rate for share in SHARES)
     few = min(n, LEAST)
-    needed = OVERHEAD + 2 * max(_pass_work(n, few), SEARCH_WORK * few**3) / rate
+    needed = OVERHEAD + max(_pass_work(n, few), SEARCH_WORK * few**3) / (rate * SHARES[0])
     if seconds < needed:
         raise ValueError(
             f"place: `seconds={seconds:g}` cannot be met: compilation, a search on {few} rows and a pass of {few} "
             f"features take about {needed:.0f} s here. Pass more, or fewer rows."
         )
-    rows = min(rows, max(few, int((half * rate / SEARCH_WORK) ** (1 / 3))))
+    rows = min(rows, max(few, int((search / SEARCH_WORK) ** (1 / 3))))
     sizes = np.arange(few, most + 1)
-    return int(sizes[_pass_work(n, sizes) <= half * rate].max(initial=few)), rows
+    points = int((refinement / (REFINE_WORK * n)) ** 0.5)
+    return int(sizes[_pass_work(n, sizes) <= passing].max(initial=few)), rows, points
 
 
 def _pass_work(n: int, m: Any) -> Any:

@@ -18,6 +18,7 @@ from ..bases.frozen_kernel import covariances, evaluate_rows
 from ..bases.grid_eigen import GridEigenBasis
 from ..bases.laplace import LaplaceBasis
 from ..bases.nystrom import NystromBasis
+from ..inference.inducing_points import select_inducing_points
 from ..kernels import Kernel
 from .budget import ALL_ROWS, Budget
 from .hyperparameters import Hyperparameters
@@ -37,6 +38,8 @@ LONGEST = 2.0
 LONGER = (1.0, 1.5, 2.25)
 #: Variance that f lacks at new rows, over that of the noise, up to which nothing is lost.
 NEGLIGIBLE = 2e-3
+#: Most points that are chosen greedily, from so many rows for each of them.
+MOST_GREEDY, ROWS_A_POINT = 1000, 4
 GRID = "grid of eigenfunctions"
 #: Grid points an input of a basis of eigenfunctions: two a lengthscale, between these.
 GRID_POINTS = (4, 40)
@@ -69,25 +72,45 @@ class Candidate:
 
 
 def candidates(
-    key: jax.Array, hyper: Hyperparameters, X: np.ndarray, points: np.ndarray, budget: Budget, sample: Sample
+    key: jax.Array,
+    hyper: Hyperparameters,
+    X: np.ndarray,
+    points: np.ndarray,
+    everywhere: bool,
+    budget: Budget,
+    sample: Sample,
 ) -> Iterator[Candidate]:
     """Each basis with its score, the most promising first, so that an interruption leaves something good.
 
     :param X: all inputs (n, d), for the boxes of bases that need one.
     :param points: distinct rows in random order (m, d), for inducing points.
+    :param everywhere: whether these are all that there are: nothing is lost then, so that they are scored as an exact
+        GP, and all others on as few rows.
     """
     kernel, most = hyper.unit_kernel(), budget.num_features
-    ratio = max((hyper.noise_scale / hyper.amplitude) ** 2, LEAST_RATIO)
-    if len(sample.X) > ALL_ROWS:
-        few = sample._replace(X=sample.X[:ALL_ROWS], y=sample.y[:ALL_ROWS], root=sample.root[:ALL_ROWS])
-        found = _exact(kernel, few, ratio)
-        yield Candidate(f"exact GP on {ALL_ROWS:,} rows", False, 0, 1.0, found, 0.0, None)
-    best = yield from _nystrom(hyper, points, sample, ratio)
+    ratio = ratio_of(hyper)
+    few = sample._replace(X=sample.X[:ALL_ROWS], y=sample.y[:ALL_ROWS], root=sample.root[:ALL_ROWS])
+    if everywhere:
+        sample = few
+        best = _at_points("Nyström", kernel, points, 1.0, _exact(kernel, few, ratio), 0.0, sample)
+        yield best
+    else:
+        if len(sample.X) > ALL_ROWS:
+            exact = _exact(kernel, few, ratio)
+            yield Candidate(f"exact GP on {ALL_ROWS:,} rows", False, 0, 1.0, exact, 0.0, None)
+        best = yield from _nystrom(hyper, points, sample, ratio)
+    if NEGLIGIBLE < best.lost and len(points) <= MOST_GREEDY:
+        yield _greedy(key, hyper, best.factor, X, len(points), sample, ratio)
     if X.shape[1] > 1 and best.lost > NEGLIGIBLE:
         yield from _grid(hyper, best.factor, X, most, sample, ratio)
     yield from _laplace(kernel, hyper, X, min(most, MOST_FREE), sample, ratio)
     if X.shape[1] <= FREE_INPUTS:
         yield from _fourier(key, hyper, X, min(most, MOST_FREE), sample, ratio)
+
+
+def ratio_of(hyper: Hyperparameters) -> float:
+    """The variance of the noise over that of f, which scores are tried around."""
+    return max((hyper.noise_scale / hyper.amplitude) ** 2, LEAST_RATIO)
 
 
 def _exact(kernel: Kernel, sample: Sample, ratio: float) -> Score:
@@ -101,24 +124,48 @@ def _nystrom(hyper: Hyperparameters, points: np.ndarray, sample: Sample, ratio: 
     best: Candidate | None = None
     for factor in LONGER:
         kernel = hyper.unit_kernel(factor)
-        if len(points) >= len(sample.X) + len(sample.X_new) and len(sample.X) <= ALL_ROWS:
-            found, residual = _exact(kernel, sample, ratio), np.zeros(1)
-        else:
-            used = points[:SCORED]
-            L = _factor(kernel, used)
-            Phi, Phi_new = (_whitened(kernel, L, used, rows) for rows in (sample.X, sample.X_new))
-            residual = (1 - np.sum(Phi_new**2, axis=1)).clip(0) if len(Phi_new) else np.zeros(1)
-            found = score(sample, _with_level(Phi), _with_level(Phi_new), residual[: len(Phi_new)], ratio)
-        lost = float(np.mean(residual)) * (found.amplitude / found.noise_scale) ** 2
-        size = _enough(kernel, points, sample, found) if lost <= 10 * NEGLIGIBLE else len(points)
-        make = functools.partial(NystromBasis, points[:size], kernel)
-        tried = Candidate("Nyström", False, size, factor, found, lost, make)
+        found, lost = score_at_points(kernel, points[:SCORED], sample, ratio)
+        tried = _at_points("Nyström", kernel, points, factor, found, lost, sample)
         yield tried
         if best is None or merit(tried) > merit(best):
             best = tried
         if lost <= NEGLIGIBLE or best is not tried:
             break
     return best
+
+
+def _at_points(
+    name: str, kernel: Kernel, points: np.ndarray, factor: float, found: Score, lost: float, sample: Sample
+) -> Candidate:
+    """At points, or where nothing is lost, at as many of them as that takes."""
+    size = _enough(kernel, points, sample, found) if lost <= 10 * NEGLIGIBLE else len(points)
+    make = functools.partial(NystromBasis, points[:size], kernel)
+    return Candidate(name, False, size, factor, found, lost, make)
+
+
+def greedy_points(key: jax.Array, X: np.ndarray, kernel: Kernel, count: int) -> np.ndarray:
+    """Points of the largest conditional variance, (m, d), among some of the rows. O(m³)."""
+    with jax.enable_x64(True):
+        return select_inducing_points(key, X, kernel, count, max_memory=8 * ROWS_A_POINT * count**2).points
+
+
+def _greedy(
+    key: jax.Array, hyper: Hyperparameters, factor: float, X: np.ndarray, count: int, sample: Sample, ratio: float
+) -> Candidate:
+    kernel = hyper.unit_kernel(factor)
+    points = greedy_points(key, X, kernel, count)
+    found, lost = score_at_points(kernel, points, sample, ratio)
+    return _at_points("Nyström, greedy points", kernel, points, factor, found, lost, sample)
+
+
+def score_at_points(kernel: Kernel, points: np.ndarray, sample: Sample, ratio: float) -> tuple[Score, float]:
+    """The score of Nyström functions, and what they lack of the variance at new rows over that of the noise."""
+    L = _factor(kernel, points)
+    Phi, Phi_new = (_whitened(kernel, L, points, rows) for rows in (sample.X, sample.X_new))
+    residual = (1 - np.sum(Phi_new**2, axis=1)).clip(0)
+    found = score(sample, _with_level(Phi), _with_level(Phi_new), residual, ratio)
+    lost = float(np.mean(residual)) if len(residual) else 0.0
+    return found, lost * (found.amplitude / found.noise_scale) ** 2
 
 
 def _enough(kernel: Kernel, points: np.ndarray, sample: Sample, found: Score) -> int:

@@ -8,22 +8,19 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import numpyro
 from numpyro import handlers
 from numpyro.infer.util import log_density
 
 from .._internal.compiled import Compiled
 from .._internal.pytree import pytree_dataclass
-from ..evidence import exact
+from ..evidence.spectrum import FACTORS
 from ..inference.evidence_fit import EvidenceFit, fit_evidence
 from ..models.kernel_model import KernelModel
+from ..sites.observe import observe_exact
 from ..sites.sparse_gp import SparseGP
 from ..sites.tracing import draw_once, is_latent
 from ..statistics.kept_rows import Rows
 from ..statistics.statistics import SufficientStatistics
-
-#: Common factors of the lengthscales that are tried first; a gap in an input stretches scales a hundredfold.
-FACTORS = 2.0 ** np.arange(-9, 4)
 
 
 @pytree_dataclass
@@ -52,7 +49,7 @@ class OnSubset:
         values = {name: site["value"] for name, site in trace.items() if is_latent(site)}
         noise_scale = observed_by(trace).noise_scale
         kernel = self.model.kernel_at(values, data.statistics.basis)
-        numpyro.factor("exact", exact.evaluate(data.rows, kernel, noise_scale, data.rows.values))
+        observe_exact("exact", data.rows, kernel, noise_scale)
 
 
 def observed_by(trace: dict[str, Any]) -> SparseGP:

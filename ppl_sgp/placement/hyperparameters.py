@@ -29,6 +29,8 @@ FEW_ROWS, FEW_ITERATIONS, MOST_ITERATIONS = 300, 60, 60
 TOLERANCE = 1e-7
 #: How far lengthscales and amplitude may be from their prior medians, and the noise from y, in logarithms.
 FAR, LEAST_NOISE, MOST_NOISE = 12.0, np.log(1e-5), np.log(10.0)
+#: Added to the logarithm of a noise at which the covariance has no factor, as of outputs without noise.
+NOISIER = np.log(3.0)
 
 Family = Callable[..., Kernel]
 
@@ -43,6 +45,7 @@ class Hyperparameters(NamedTuple):
     :ivar log_evidence: of the rows that were looked at, in nats.
     :ivar num_rows: how many these are.
     :ivar complete: false if the search was interrupted.
+    :ivar found_by: by what, in words.
     """
 
     family: Family
@@ -52,11 +55,12 @@ class Hyperparameters(NamedTuple):
     log_evidence: float
     num_rows: int
     complete: bool
+    found_by: str = "Exact GP"
 
     def __str__(self) -> str:
         lengthscales = ", ".join(f"{value:.3g}" for value in self.lengthscale)
         return (
-            f"Exact GP on {self.num_rows:,} rows: {getattr(self.family, '__name__', 'kernel')}, lengthscales "
+            f"{self.found_by} on {self.num_rows:,} rows: {getattr(self.family, '__name__', 'kernel')}, lengthscales "
             f"[{lengthscales}], amplitude {self.amplitude:.3g}, noise {self.noise_scale:.3g}; log evidence "
             f"{self.log_evidence:.1f}."
         )
@@ -91,39 +95,60 @@ def find_hyperparameters(
         name = getattr(family, "__name__", "kernel")
         with jax.enable_x64(True):  # whatever JAX's precision
             progress(f"{name}: lengthscales to start from")
-            best = _best(family, small, prior, starting_points(family, small, prior, (median, spaced)), FEW_ITERATIONS)
+            starts = starting_points(family, small, prior, (median, spaced))
+            best, used = maximum(_exact, small, family, prior, starts, FEW_ITERATIONS), small
             if best.complete and rows.num_rows > small.num_rows:
                 progress(f"{name}: exact GP on {rows.num_rows:,} rows")
-                best = _best(family, rows, prior, [best.point], MOST_ITERATIONS)
-        theta = np.exp(best.point + prior.centre)
-        evidence = best.value - float(prior(best.point))
-        found.append(
-            Hyperparameters(
-                family, theta[:-2], float(theta[-2]), float(theta[-1]), evidence, best.num_rows, best.complete
-            )
-        )
+                best, used = maximum(_exact, rows, family, prior, [best.point], MOST_ITERATIONS), rows
+        found.append(best.hyperparameters(family, prior, used.num_rows))
         if not best.complete:
             break
     return sorted(found, key=lambda each: -each.log_evidence / each.num_rows)
 
 
-class _Best(NamedTuple):
-    """The best point, in coordinates of the prior, with its log density, that of the rows it was found on."""
+def _exact(rows: Rows, kernel: Kernel, noise_scale: Any) -> jax.Array:
+    return exact.evaluate(rows, kernel, noise_scale, rows.y)
+
+
+class Best(NamedTuple):
+    """The best point of a search, in coordinates of the prior, with evidence × prior there."""
 
     point: np.ndarray
     value: float
-    num_rows: int
     complete: bool
 
+    def hyperparameters(self, family: Family, prior: LogPrior, num_rows: int) -> Hyperparameters:
+        """In their own units."""
+        theta = np.exp(self.point + prior.centre)
+        evidence = self.value - float(prior(self.point))
+        return Hyperparameters(
+            family, theta[:-2], float(theta[-2]), float(theta[-1]), evidence, num_rows, self.complete
+        )
 
-def _best(family: Family, rows: Rows, prior: LogPrior, starts: list[np.ndarray], iterations: int) -> _Best:
-    """The best of the ends of L-BFGS from all starts; interrupted, the best point so far."""
-    d = rows.input_dim
+
+def maximum(
+    evidence: Callable[[Any, Kernel, Any], jax.Array],
+    data: Any,
+    family: Family,
+    prior: LogPrior,
+    starts: list[np.ndarray],
+    iterations: int,
+    near: tuple[np.ndarray, float] | None = None,
+) -> Best:
+    """The best of the ends of L-BFGS from all starts; interrupted, the best point so far.
+
+    :param evidence: a function of a module, of the data, a kernel that has the level, and the noise scale.
+    :param starts: coordinates of the prior.
+    :param near: a point that no coordinate may leave by more than a number.
+    """
+    d = len(prior.centre) - 2
     lower = np.array([-FAR] * (d + 1) + [LEAST_NOISE - np.log(NOISE_SHARE)])
     upper = np.array([FAR] * (d + 1) + [MOST_NOISE - np.log(NOISE_SHARE)])
+    if near is not None:
+        lower, upper = np.maximum(lower, near[0] - near[1]), np.minimum(upper, near[0] + near[1])
 
     def evaluate(point: np.ndarray) -> tuple[float, np.ndarray]:
-        value, gradient = _density(family, rows, prior.centre, prior.spread, point)
+        value, gradient = density(evidence, family, data, prior.centre, prior.spread, point)
         return float(value), np.asarray(gradient)
 
     objective, complete = Objective(evaluate, float(np.finfo(np.float64).eps)), True
@@ -132,6 +157,8 @@ def _best(family: Family, rows: Rows, prior: LogPrior, starts: list[np.ndarray],
     try:
         for start in starts:
             start = np.clip(start, lower, upper)
+            while not np.isfinite(objective(start)[0]) and start[-1] < upper[-1]:
+                start[-1] = min(start[-1] + NOISIER, upper[-1])
             minimize(objective.negative, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
     except KeyboardInterrupt:
         if not np.isfinite(objective.best_value):
@@ -139,20 +166,22 @@ def _best(family: Family, rows: Rows, prior: LogPrior, starts: list[np.ndarray],
         complete = False
     if not np.isfinite(objective.best_value):
         raise ValueError(
-            f"place: the evidence of an exact GP with {getattr(family, '__name__', 'this kernel')} is not finite at "
-            "any start. Rescale inputs of extreme size, or pass another `kernel`."
+            f"place: the evidence of a GP with {getattr(family, '__name__', 'this kernel')} is not finite at any "
+            "start. Rescale inputs of extreme size, or pass another `kernel`."
         )
-    return _Best(objective.best_x, objective.best_value, rows.num_rows, complete)
+    return Best(objective.best_x, objective.best_value, complete)
 
 
-@functools.partial(jax.jit, static_argnums=0)
-def _density(family: Family, rows: Rows, centre: Any, spread: Any, point: Any) -> tuple[jax.Array, jax.Array]:
-    """Log evidence of the rows plus log prior of the coordinates, and the gradient in these."""
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def density(
+    evidence: Callable[..., jax.Array], family: Family, data: Any, centre: Any, spread: Any, point: Any
+) -> tuple[jax.Array, jax.Array]:
+    """Log evidence plus log prior of the coordinates, and the gradient in these."""
 
     def value(point: jax.Array) -> jax.Array:
         theta = jnp.exp(point + centre)
         kernel = family(theta[:-2], theta[-2]) + Constant(theta[-2])
-        return exact.evaluate(rows, kernel, theta[-1], rows.y) - 0.5 * jnp.sum((point / spread) ** 2)
+        return evidence(data, kernel, theta[-1]) - 0.5 * jnp.sum((point / spread) ** 2)
 
     return jax.value_and_grad(value)(point)
 

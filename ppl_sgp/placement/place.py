@@ -18,6 +18,7 @@ from ..priors import DiagonalPrior
 from ..statistics.from_data import sufficient_statistics
 from ..statistics.kept_rows import Rows
 from ..statistics.rows import validated
+from ..statistics.shifted import shifted
 from ..statistics.statistics import SufficientStatistics
 from .budget import Budget, affordable
 from .candidates import Candidate, candidates, unscored
@@ -26,6 +27,7 @@ from .hyperparameters import Hyperparameters, find_hyperparameters, kernel_famil
 from .model import PlacedGP
 from .placed import Placed, PlacementReport, as_row
 from .prior import LogPrior
+from .refinement import refine
 from .score import Sample
 from .subset import chosen_rows, distinct_rows
 
@@ -33,6 +35,8 @@ from .subset import chosen_rows, distinct_rows
 LEARNED, PREDICTED, FEW = 8000, 1000, 50
 #: Rows that inducing points are chosen from.
 POINTS_FROM = 50_000
+#: Level of y over its noise up to which squares of y have the digits.
+MOST_LEVEL = 1e3
 #: Features after an interruption before any basis was scored; rows after one of the pass, the first ones.
 INTERRUPTED_FEATURES, INTERRUPTED_ROWS = 500, 5000
 
@@ -54,11 +58,13 @@ def place(
     1. Lengthscales, amplitude and noise of an exact GP with an unknown level, on 1,500 rows (all, up to 2,000), at the
        maximum a posteriori under the default hyper-priors. The search starts from lengthscales of sizes from a
        thousandth of the range upwards, so that a season is found whatever its period, and a gap or a wrong time stamp
-       does not matter. Up to three inputs, half of the rows are windows of neighbours.
+       does not matter. Up to three inputs, half of the rows are windows of neighbours. Of more rows, a few steps on all
+       of them by the bound of Titsias, through up to 500 points chosen greedily, where the points lack little of f and
+       held-out rows gain by it; the report says so.
     2. Bases for that kernel are scored on the same rows: Nyström (all rows, up to 2,000: then f is that of the exact
-       GP), eigenfunctions on a grid, Laplace, and up to two inputs Fourier. The best is taken, or one whose
-       lengthscales stay free (Laplace, Fourier; 200 features at most) if it is within 0.01 nats a row of it. Where the
-       features do not carry the lengthscales, longer ones are tried as well.
+       GP; else rows at random, or up to 1,000 chosen greedily), eigenfunctions on a grid, Laplace, and up to two inputs
+       Fourier. The best is taken, or one whose lengthscales stay free (Laplace, Fourier; 200 features at most) if it is
+       within 0.01 nats a row of it. Where the features do not carry the lengthscales, longer ones are tried as well.
     3. One pass over all rows.
 
     Inputs may have any units, and y any mean: nothing has to be scaled by hand, nor undone. It costs O(k³) a step of
@@ -102,28 +108,45 @@ def place(
     input_scale = np.where(np.ptp(X, axis=0) > 0, X.std(axis=0), 0.0)
     with tqdm(disable=None if progress is None else not progress, bar_format="{desc} [{elapsed}]") as bar:
         chosen = chosen_rows(rng, X, budget.exact_rows)
-        rows = Rows(X[chosen], y[chosen] - level, None if weights is None else omega[chosen])
+        all_rows = Rows(X, y - level, None if weights is None else omega)
+        rows = jax.tree.map(lambda leaf: leaf[chosen], all_rows)
         prior = LogPrior.of_data(input_scale, scale, unit)
         found = find_hyperparameters(rng, families, rows, prior, bar.set_description_str)
         points = distinct_rows(rng, X, budget.num_features, POINTS_FROM)
         bar.set_description_str("bases on the same rows")
         sample = _sample(rng, X, y - level, omega)
-        tried, scored = _tried(key, found[0], X, points, budget, sample)
+        hyper, remark = found[0], ""
+        if budget.points and hyper.complete:
+            bar.set_description_str(f"hyperparameters on all rows, through {budget.points} points")
+            hyper, remark = refine(key, all_rows, hyper, prior, budget.points, sample)
+        tried, scored = _tried(key, hyper, X, points, budget, sample)
         index, reasons = choice(tried, len(sample.X))
         best = tried[index]
         bar.set_description_str(f"a pass over {len(X):,} rows with {best.num_features:,} features")
         assert best.make is not None
         basis = stack(ConstantBasis(X.shape[1]), best.make())
-        statistics, passed = _statistics(basis, X, y, weights, progress)
+        # Squares of y leave few digits for the noise beside a large level, so the pass is over y about it, in
+        # coordinates that keep what is then added; or, where there are none such, keeps a root of the sums.
+        digits = abs(level) < MOST_LEVEL * hyper.noise_scale
+        method = "qr" if best.free and not digits else "auto"
+        about = level * (not best.free)
+        statistics, passed = _statistics(basis, X, y - about, weights, method, progress)
         bar.set_description_str("rotation and type-II")
-        statistics = statistics if best.free else statistics.rotate(DiagonalPrior(1.0))
-        lengthscale, noise_unit = best.factor * found[0].lengthscale, unit * average**0.5
-        model = PlacedGP(found[0].family, lengthscale, best.free, level, scale, noise_unit)
+        if not best.free:
+            statistics = statistics.rotate(DiagonalPrior(1.0))
+            statistics = shifted(statistics, about * statistics.basis.rotation[0], about)  # type: ignore[attr-defined]
+        lengthscale, noise_unit = best.factor * hyper.lengthscale, unit * average**0.5
+        model = PlacedGP(hyper.family, lengthscale, best.free, level, scale, noise_unit)
         fit = fit_evidence(model, statistics)
-        report = PlacementReport(tuple(map(str, found)), tuple(map(as_row, tried)), index, reasons)
+        report = PlacementReport(
+            tuple(map(str, found if hyper is found[0] else (*found, hyper))),
+            tuple(map(as_row, tried)),
+            index,
+            (*reasons, *([remark] if remark else [])),
+        )
         if not bar.disable:
             bar.write(str(report))
-    if not (found[0].complete and scored and passed):
+    if not (hyper.complete and scored and passed):
         checks.warn(
             f"place was interrupted. This is the best so far: {best.name} with {best.num_features} features, and "
             f"statistics of {statistics.num_rows:,} of {len(X):,} rows."
@@ -167,7 +190,8 @@ def _tried(
     tried: list[Candidate] = []
     if hyper.complete:
         try:
-            tried.extend(candidates(key, hyper, X, points, budget, sample))
+            everywhere = (len(X) <= POINTS_FROM and len(points) < budget.num_features) or len(points) == len(X)
+            tried.extend(candidates(key, hyper, X, points, everywhere, budget, sample))
         except KeyboardInterrupt:
             pass
         else:
@@ -178,12 +202,12 @@ def _tried(
 
 
 def _statistics(
-    basis: Basis, X: np.ndarray, y: np.ndarray, row_weights: np.ndarray | None, progress: bool | None
+    basis: Basis, X: np.ndarray, y: np.ndarray, row_weights: np.ndarray | None, method: str, progress: bool | None
 ) -> tuple[SufficientStatistics, bool]:
     """Those of all rows; interrupted, those of the first ones."""
     try:
-        return sufficient_statistics(basis, X, y, row_weights=row_weights, progress=progress), True
+        return sufficient_statistics(basis, X, y, row_weights=row_weights, method=method, progress=progress), True
     except KeyboardInterrupt:
         part = slice(INTERRUPTED_ROWS)
         some = None if row_weights is None else row_weights[part]
-        return sufficient_statistics(basis, X[part], y[part], row_weights=some), False
+        return sufficient_statistics(basis, X[part], y[part], row_weights=some, method=method), False

@@ -21,10 +21,11 @@ ROWS = "sufficient_statistics: with `X` spread over devices, "
 
 def is_sharded(X: Any) -> bool:
     """Whether rows are spread over the devices of a mesh; other arrays of JAX are read by the host."""
-    return isinstance(X, jax.Array) and checks.is_concrete(X) and _row_axes(X.sharding) is not None
+    return isinstance(X, jax.Array) and checks.is_concrete(X) and row_axes(X.sharding) is not None
 
 
-def _row_axes(sharding: Any) -> Any:
+def row_axes(sharding: Any) -> Any:
+    """Axes of the mesh that rows are spread over; ``None`` if they are not."""
     return sharding.spec[0] if isinstance(sharding, NamedSharding) and len(sharding.spec) else None
 
 
@@ -42,7 +43,7 @@ def sum_devices(basis: Basis, X: jax.Array, y: Any, row_weights: Any, chunk_size
     checks.inputs_matrix(X, basis.input_dim, "sufficient_statistics")
     sharding = X.sharding
     assert isinstance(sharding, NamedSharding)
-    rows = _row_axes(sharding)
+    rows = row_axes(sharding)
     if len(sharding.spec) > 1 and sharding.spec[1] is not None:
         raise ValueError(f"{ROWS}its columns must not be; got {sharding.spec}. Use PartitionSpec(axis).")
     with jax.enable_x64(True):  # here alone: statistics are float64 whatever JAX's precision

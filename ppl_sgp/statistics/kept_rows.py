@@ -6,11 +6,14 @@ import dataclasses
 from collections.abc import Iterable
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
 
 from .._internal import checks
 from .._internal.pytree import pytree_dataclass, static
+from .devices import is_sharded, row_axes
 from .input_chunks import DaskChunks, InputChunks, Spread
 from .partitions import is_partitioned
 from .rows import as_float64, validated
@@ -175,18 +178,54 @@ class ChunkedRows(KeptOutputs):
     __repr__ = KeptOutputs.__repr__
 
 
+@pytree_dataclass
+class SpreadRows(Rows):
+    """:class:`Rows` whose inputs stay on the devices they are spread over; outputs and weights are with the host.
+
+    Sites with inducing points add up on each device what its rows contribute, in both passes. What needs all inputs at
+    once (exact GPs, blocks of rows, files) collects them.
+
+    :param spread: the mesh of devices, all of this process, and its axes that rows are spread over.
+    """
+
+    spread: tuple[Mesh, Any] | None = static(default=None)
+
+    @property
+    def parts(self) -> dict[str, Any]:
+        """What is written to a file, by name: rows in one place."""
+        return {"rows": Rows(np.asarray(self.X), self.y, self.row_weights)}
+
+    @classmethod
+    def made_of(cls, X: jax.Array, y: Any, row_weights: Any) -> SpreadRows:
+        """Rows of inputs (n, d) that stay where they are; each device looks at its own."""
+        checks.inputs_matrix(X, None, "rows")
+        X, sharding = X.astype(jnp.float64), X.sharding
+        if not bool(jnp.isfinite(X).all()):
+            validated(None, X, y, row_weights, "rows")  # it says which rows cannot be used
+        # The rest as ever, beside inputs of one column.
+        _, y, row_weights = validated(None, np.zeros((len(X), 1)), y, row_weights, "rows")
+        return cls(X, y, row_weights, (sharding.mesh, row_axes(sharding)))  # type: ignore[attr-defined]
+
+    __repr__ = KeptOutputs.__repr__
+
+
+def _stays_spread(X: Any) -> bool:
+    """Whether inputs are spread over devices of this process, and can stay so: in float64, as sites need it."""
+    return is_sharded(X) and X.is_fully_addressable and jnp.result_type(float) == jnp.float64
+
+
 def rows(X: Any, y: Any = None, row_weights: Any = None) -> Rows | ChunkedRows:
     """Rows for sites that need all of them: exact GPs, and inducing points that are free.
 
     Inputs of chunks stay where they are: only outputs, and row weights, are kept in memory, and sites with inducing
-    points read the chunks again twice for each value with its gradient. Arrays of JAX that are spread over devices are
-    collected by the host.
+    points read the chunks again twice for each value with its gradient. In float64, inputs in an array of JAX that is
+    spread over devices stay there, and these sites add up on each device what its rows contribute.
 
     :param X: inputs, shape (n, d), an array of NumPy, JAX or Dask; or chunks ``(X, y)`` or ``(X, y, row_weights)`` that
         can be iterated again: a list, :func:`~ppl_sgp.table_chunks`, or an object of yours.
     :param y: outputs, shape (n,) or (n, q); ``None`` if ``X`` is chunks.
     :param row_weights: relative noise precisions, shape (n,): row i has noise variance ``σ²/ωᵢ``.
-    :return: :class:`Rows`, or of chunks and Dask :class:`ChunkedRows`.
+    :return: :class:`Rows`, of inputs that stay on devices :class:`SpreadRows`; of chunks and Dask :class:`ChunkedRows`.
     :raises ValueError: for shapes that do not fit, no rows, entries that are not finite numbers, and chunks that can be
         read only once.
 
@@ -207,6 +246,8 @@ def rows(X: Any, y: Any = None, row_weights: Any = None) -> Rows | ChunkedRows:
         return _read(X)
     if y is None:
         raise ValueError("rows: `y` is missing. Pass arrays `X, y`, or chunks (X, y) that can be iterated again.")
+    if _stays_spread(X):
+        return SpreadRows.made_of(X, y, row_weights)
     return Rows(*validated(None, X, y, row_weights, "rows"))
 
 

@@ -1,5 +1,6 @@
 """Rows that are not in memory: the same evidences, gradients, fits and chains as of arrays."""
 
+import dataclasses
 import pickle
 
 import jax
@@ -9,6 +10,7 @@ import numpyro
 import numpyro.distributions as dist
 import pandas as pd
 import pytest
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 import ppl_sgp as sgp
 from ppl_sgp.evidence import inducing_parts
@@ -171,3 +173,47 @@ def test_a_source_that_changes_is_refused(arrays):
 def test_blocks_of_pitc_need_arrays(arrays):
     with pytest.raises(ValueError, match="must be arrays"):
         sgp.inducing_evidence(sgp.rows(chunks(*arrays)), sgp.Matern32(0.5), np.zeros((1, 2)), 0.3, "pitc", blocks=2)
+
+
+@pytest.mark.float64_only
+def test_rows_over_devices_are_added_up_where_they_are(rng, key, monkeypatch):
+    monkeypatch.setattr(inducing_parts, "PART_ENTRIES", 5 * 3)  # several parts a device, that do not fill it
+    X, y, weights, Z = rng.normal(size=(40, 2)), rng.normal(size=40), rng.uniform(0.2, 3.0, 40), rng.normal(size=(5, 2))
+    over = NamedSharding(Mesh(np.array(jax.devices()[:4]), ("rows",)), PartitionSpec("rows"))
+    spread, rows = sgp.rows(jax.device_put(X, over), y, weights), sgp.rows(X, y, weights)
+    assert spread.X.sharding == over and repr(spread) == repr(rows).replace("Rows", "SpreadRows")
+    np.testing.assert_allclose(spread.input_scale, rows.input_scale, rtol=1e-12)
+
+    def value(lengthscale, Z, noise_scale, y, rows, method):
+        rows = dataclasses.replace(rows, y=y)
+        return sgp.inducing_evidence(rows, sgp.Matern52(lengthscale), Z, noise_scale, method)
+
+    point = jnp.array([0.5, 2.0]), jnp.asarray(Z), jnp.asarray(0.3), jnp.asarray(y)
+    for method in ("vfe", "fitc"):
+        evaluate = jax.jit(jax.value_and_grad(lambda *p, r, m=method: value(*p, r, m), (0, 1, 2, 3)))
+        found, expected = evaluate(*point, r=spread), evaluate(*point, r=rows)
+        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-10), found, expected)
+    compiled = evaluate.lower(*point, r=spread).compile().as_text()
+    assert not any("all-gather" in line and "f64[40,2]" in line for line in compiled.splitlines())
+    chosen = [sgp.select_inducing_points(key, each, sgp.Matern32(0.5), 5).points for each in (spread, rows)]
+    np.testing.assert_array_equal(*chosen)
+    with pytest.raises(ValueError, match="`X` has 1 of 40 rows"):
+        sgp.rows(jax.device_put(np.where(np.arange(40)[:, None] == 3, np.nan, X), over), y)
+
+
+@pytest.mark.float64_only
+@pytest.mark.relaxed_promotion
+def test_posteriors_and_files_of_rows_over_devices(arrays, tmp_path):
+    X, y = arrays[0][:36], arrays[1][:36]
+    over = NamedSharding(Mesh(np.array(jax.devices()[:2]), ("rows",)), PartitionSpec("rows"))
+    spread, rows = sgp.rows(jax.device_put(X, over), y), sgp.rows(X, y)
+    model = sgp.models.inducing_gp(X[:5], method="fitc")
+    samples = {name: np.array([value]) for name, value in dict(amplitude=1.0, noise_scale=0.3).items()}
+    samples["lengthscale"] = np.array([[0.5, 2.0]])
+    posteriors = [sgp.posterior(model, samples, each) for each in (spread, rows)]
+    posteriors[0].save(tmp_path / "posterior.npz")
+    posteriors.append(sgp.load_posterior(tmp_path / "posterior.npz"))
+    expected = posteriors[1].predict(X[:3])
+    for posterior in (posteriors[0], posteriors[2]):
+        np.testing.assert_allclose(posterior.predict(X[:3]).mean, expected.mean, rtol=1e-9)
+        np.testing.assert_allclose(posterior.leave_one_out(), posteriors[1].leave_one_out(), rtol=1e-8)

@@ -36,8 +36,8 @@ def test_density_and_gradient(rng):
     prior = LogPrior.of_data(X.std(axis=0), y.std(), y.std())
     point = np.array([-0.3, 0.4, 0.2, -0.5])
     with jax.enable_x64(True):
-        value, gradient = hyperparameters._density(
-            sgp.SquaredExponential, sgp.rows(X, y), prior.centre, prior.spread, point
+        value, gradient = hyperparameters.density(
+            hyperparameters._exact, sgp.SquaredExponential, sgp.rows(X, y), prior.centre, prior.spread, point
         )
 
     def truth(point):
@@ -80,6 +80,27 @@ def test_the_maximum_is_found_whatever_the_scale_of_inputs(data, rng):
     )
 
 
+def test_a_season_beside_an_input_that_varies_slowly(rng):
+    """No common factor of the lengthscales finds it."""
+    X = np.column_stack([1.6e9 + 86400 * np.linspace(0, 12, 120), rng.standard_normal(120)])
+    y = np.sin(2 * np.pi * X[:, 0] / 86400) + 0.5 * X[:, 1] + 0.2 * rng.standard_normal(120)
+    (found,), _, _ = searched(X, y)
+    assert 0.08 < found.lengthscale[0] / 86400 < 0.5 and found.lengthscale[1] > 1
+    assert found.noise_scale == pytest.approx(0.2, rel=0.25)
+
+
+def test_a_start_without_a_factor_gets_more_noise(rng):
+    """As at the best start of outputs without noise: the covariance is rounding beside what noise there is."""
+    X, y = rng.uniform(size=(60, 2)), rng.standard_normal(60)
+    prior = LogPrior.of_data(X.std(axis=0), y.std(), y.std())
+    start = np.array([3.0, 3.0, 8.0, -11.0])
+    with jax.enable_x64(True):
+        arguments = (hyperparameters._exact, sgp.SquaredExponential, sgp.rows(X, y), prior.centre, prior.spread)
+        assert not np.isfinite(hyperparameters.density(*arguments, start)[0])
+        best = hyperparameters.maximum(*arguments[:1], arguments[2], arguments[1], prior, [start], 20)
+    assert np.isfinite(best.value)
+
+
 def test_the_evidence_chooses_the_kernel(rng):
     X = np.sort(rng.uniform(0, 10, 60))[:, None]
     y = np.sin(X[:, 0]) + 0.01 * rng.standard_normal(60)
@@ -90,7 +111,7 @@ def test_the_evidence_chooses_the_kernel(rng):
 
 def test_interrupted_the_best_so_far_is_returned(rng, monkeypatch):
     X, y = season(rng)
-    evaluate, calls = hyperparameters._density, []
+    evaluate, calls = hyperparameters.density, []
 
     def interrupted(*arguments):
         calls.append(1)
@@ -98,7 +119,7 @@ def test_interrupted_the_best_so_far_is_returned(rng, monkeypatch):
             raise KeyboardInterrupt
         return evaluate(*arguments)
 
-    monkeypatch.setattr(hyperparameters, "_density", interrupted)
+    monkeypatch.setattr(hyperparameters, "density", interrupted)
     (found,), _, _ = searched(X, y)
     assert not found.complete
     assert found.log_evidence > 0  # the starts are good already

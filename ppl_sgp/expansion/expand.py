@@ -124,7 +124,7 @@ class Expansion:
     def _on_some(self, reference: Reference) -> tuple[np.ndarray, np.ndarray]:
         """A point, and the factor of the precision, for a pass over all rows, from passes over some."""
         n, likelihood = self._scan.num_rows, self.source.likelihood
-        counts = [count for count in (self._first, GROWTH * self._first) if 2 * count < n] or [min(n, self._first)]
+        counts = [count for count in (self._first, GROWTH * self._first) if 4 * count < n] or [min(n, self._first)]
         found: tuple[np.ndarray, np.ndarray] | None = None
         for count, following in zip(counts, [*counts[1:], n], strict=True):
             rows = self._scan.some.take(slice(count))

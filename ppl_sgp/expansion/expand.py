@@ -114,11 +114,12 @@ class Expansion:
         if not np.isfinite(state.objective):
             state = newton.at(np.zeros_like(u), np.eye(len(u)) if averaged else None)
         _require_finite(state.objective)
+        before = len(self._passes)
         state, step, short = newton.climb(state, averaged, most_passes)
         if short:
             return state, True, f"the next step would be {step.length:.2g} standard deviations of the posterior"
-        made = sum(1 for each in self._passes if each[0] == self._scan.num_rows)
-        limit = f"after {made} passes the next step would still be {step.length:.2g} standard deviations"
+        made = len(self._passes) - before
+        limit = f"after {made} passes over all rows the next step would still be {step.length:.2g} standard deviations"
         return state, False, limit
 
     def _on_some(self, reference: Reference) -> tuple[np.ndarray, np.ndarray]:

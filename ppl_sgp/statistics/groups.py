@@ -42,6 +42,8 @@ def stack_statistics(groups: Iterable[SufficientStatistics]) -> SufficientStatis
     first = groups[0]
     for group in groups:
         first.require_alike(group.basis, group.moments)
+        if type(group) is not type(first):
+            raise ValueError("stack_statistics: some groups are compressed likelihoods, others of Gaussian noise.")
     alike = _as_plain(groups) if len({type(group.moments) for group in groups}) > 1 else groups
     rows = max(group.compressed.factor.shape[0] for group in alike)
     suffices = all(group.compressed.float32_suffices for group in alike)
@@ -73,4 +75,4 @@ def _of_shape(
         changes["projection"] = np.concatenate([with_null_rows(c.T, rows).T, rss], axis=-1)
     if isinstance(moments, RootMoments):
         moments = rebuild(RootMoments, {**vars(moments), "required": True})
-    return with_compressed(first.basis, moments, rebuild(Compressed, {**vars(compressed), **changes}))
+    return group._with(first.basis, moments, rebuild(Compressed, {**vars(compressed), **changes}))

@@ -5,7 +5,7 @@ from ._internal.pytree import pytree_dataclass, static
 from .bases.basis import Basis
 from .bases.categorical import CategoricalBasis
 from .bases.centred import CentredBasis
-from .bases.columns import SelectedColumns
+from .bases.columns import InputColumns, SelectedColumns
 from .bases.constant import ConstantBasis
 from .bases.feature_kernel import FeatureKernel
 from .bases.fourier import FourierBasis
@@ -45,6 +45,7 @@ from .kernels import (
     Matern12,
     Matern32,
     Matern52,
+    OfColumns,
     Periodic,
     Polynomial,
     Product,
@@ -111,6 +112,7 @@ __all__ = [
     "InducingFit",
     "InducingGP",
     "InducingPoints",
+    "InputColumns",
     "InterpolationBasis",
     "Kernel",
     "KroneckerPrior",
@@ -123,6 +125,7 @@ __all__ = [
     "Matern32",
     "Matern52",
     "NystromBasis",
+    "OfColumns",
     "Periodic",
     "PeriodicBasis",
     "Placed",

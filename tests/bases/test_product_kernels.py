@@ -193,3 +193,30 @@ def test_a_group_that_is_new_has_the_spread_of_the_others(rng):
     np.testing.assert_allclose(prediction.mean[0], 0, atol=1e-12)
     np.testing.assert_allclose(prediction.variance[0], 1.5**2, rtol=1e-8)
     assert prediction.variance[1] < 0.1
+
+
+@pytest.mark.relaxed_promotion  # of NumPyro's LKJ distribution
+def test_correlated_intercepts_and_slopes_in_a_model_and_in_a_file(rng, tmp_path):
+    X = np.column_stack([rng.integers(0, 5, 30), rng.standard_normal(30)])
+    y = rng.standard_normal(30)
+    basis = sgp.tensor(at(sgp.CategoricalBasis(5), 0), at(sgp.LinearBasis(1), 1))
+    factors = np.array([[[1.0, 0.0], [-0.6, 0.7]], [[0.5, 0.0], [0.3, 1.2]]])
+
+    def model(stats):
+        L = numpyro.sample("L", dist.LKJCholesky(2)) * 1.5
+        prior = stats.basis.weight_prior((sgp.Categorical(), sgp.DensePrior(scale_tril=L)))
+        sgp.observe("y", stats, prior, NOISE)
+
+    posterior = sgp.posterior(model, {"L": factors / 1.5}, sgp.sufficient_statistics(basis, X, y))
+    X_new, moments = X[:4] + np.array([0.0, 0.5]), []
+    for L in factors:
+        lines = [np.column_stack([np.ones(len(Z)), Z[:, 1]]) for Z in (X, X_new)]
+        K, cross = ((X[:, :1] == Z[:, 0]) * (lines[0] @ L @ L.T @ lines[i].T) for i, Z in enumerate((X, X_new)))
+        gain = np.linalg.solve(K + NOISE**2 * np.eye(30), cross).T
+        moments.append((gain @ y, np.sum(lines[1] * (lines[1] @ L @ L.T), axis=1) - np.sum(gain * cross.T, axis=1)))
+    means, variances = map(np.array, zip(*moments, strict=True))
+    posterior.save(tmp_path / "posterior")
+    for each in (posterior, sgp.load_posterior(tmp_path / "posterior")):
+        prediction = each.predict(X_new)
+        np.testing.assert_allclose(prediction.mean, means.mean(axis=0), atol=1e-8)
+        np.testing.assert_allclose(prediction.variance, variances.mean(axis=0) + means.var(axis=0), atol=1e-8)

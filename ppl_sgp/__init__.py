@@ -3,8 +3,9 @@
 from . import direct, likelihoods, models, plots
 from ._internal.pytree import pytree_dataclass, static
 from .bases.basis import Basis
+from .bases.categorical import CategoricalBasis
 from .bases.centred import CentredBasis
-from .bases.columns import SelectedColumns
+from .bases.columns import InputColumns, SelectedColumns
 from .bases.constant import ConstantBasis
 from .bases.feature_kernel import FeatureKernel
 from .bases.fourier import FourierBasis
@@ -17,6 +18,7 @@ from .bases.periodic import PeriodicBasis
 from .bases.polynomial import PolynomialBasis
 from .bases.rotated import RotatedBasis
 from .bases.stack import StackedBasis, stack
+from .bases.tensor import TensorBasis, tensor
 from .bases.user import CallableBasis
 from .diagnostics.classification_calibration import calibrate_classification, predictive_entropy
 from .diagnostics.marginal_likelihood import MarginalLikelihood, log_marginal_likelihood
@@ -38,12 +40,14 @@ from .inference.inducing_points import InducingPoints, select_inducing_points
 from .kernels import (
     ArcCosine,
     ArcSine,
+    Categorical,
     Constant,
     Kernel,
     Linear,
     Matern12,
     Matern32,
     Matern52,
+    OfColumns,
     Periodic,
     Polynomial,
     Product,
@@ -89,6 +93,8 @@ __all__ = [
     "Basis",
     "BlockPrior",
     "CallableBasis",
+    "Categorical",
+    "CategoricalBasis",
     "CentredBasis",
     "CheckpointError",
     "ChunkError",
@@ -109,6 +115,7 @@ __all__ = [
     "InducingFit",
     "InducingGP",
     "InducingPoints",
+    "InputColumns",
     "InterpolationBasis",
     "Kernel",
     "KroneckerPrior",
@@ -121,6 +128,7 @@ __all__ = [
     "Matern32",
     "Matern52",
     "NystromBasis",
+    "OfColumns",
     "Periodic",
     "PeriodicBasis",
     "Placed",
@@ -146,6 +154,7 @@ __all__ = [
     "SufficientStatistics",
     "Sum",
     "TableChunks",
+    "TensorBasis",
     "WeightPrior",
     "adapt_features",
     "average_predictions",
@@ -193,6 +202,7 @@ __all__ = [
     "static",
     "sufficient_statistics",
     "table_chunks",
+    "tensor",
     "to_arviz",
     "weight_posterior",
     "whitened_weights",

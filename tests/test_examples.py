@@ -91,6 +91,7 @@ PAGES = {
     "docs/likelihoods.md": (2, ""),
     "docs/migration.md": (3, ""),
     "docs/quickstart.md": (10, ""),
+    "docs/structured_models.md": (8, ""),
     "docs/tall_data.md": (6, ""),
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
@@ -49,7 +50,12 @@ class Basis(abc.ABC):
     @property
     def feature_coords(self) -> dict[str, Any]:
         """Names of the features, as coordinates of xarray for results with a dimension ``feature``; empty if none."""
-        return {}
+        names = self.feature_names([f"input {j}" for j in range(self.input_dim)])
+        return {} if names is None else {"feature": names}
+
+    def feature_names(self, inputs: Sequence[str]) -> list[str] | None:
+        """A name of each of the m features, made of names of the d inputs; ``None`` if they have none."""
+        return None
 
     @property
     def constant_features(self) -> np.ndarray:
@@ -212,11 +218,16 @@ class Basis(abc.ABC):
             if bad.any():
                 row, feature = np.argwhere(bad)[0]
                 row += start
+                x = np.asarray(X[row])
+                why = self.not_finite_at(x) or "Leave such rows out, or make features that are finite there."
                 raise ValueError(
                     f"{owner or type(self).__name__}: {self.name_of(int(feature))} is {Phi[row, feature]} at row "
-                    f"{first_row + row} of `X`, {np.asarray(X[row]).tolist()}. Leave such rows out, or make features "
-                    "that are finite there."
+                    f"{first_row + row} of `X`, {x.tolist()}. {why}"
                 )
+
+    def not_finite_at(self, x: np.ndarray) -> str | None:
+        """Why features are not finite at one input (d,), and what to do, for messages; ``None`` if it is not known."""
+        return None
 
     def name_of(self, feature: int) -> str:
         """A feature in messages: its number, and the basis that makes it."""

@@ -154,6 +154,7 @@ def test_files_of_an_older_version_are_brought_up_to_date(content, tmp_path, mon
     header["version"] = storage.VERSION - 1
     with open(path, "wb") as file:
         np.savez(file, header=np.array(json.dumps(header)), **arrays)
+    monkeypatch.setattr(storage, "MIGRATIONS", {})
     with pytest.raises(ValueError, match=f"format version {storage.VERSION - 1}; .*reads version {storage.VERSION}."):
         sgp.SufficientStatistics.load(path)
 
@@ -169,6 +170,21 @@ def test_files_of_an_older_version_are_brought_up_to_date(content, tmp_path, mon
         np.savez(file, header=np.array(json.dumps(header)), **arrays)
     with pytest.raises(ValueError, match=f"its content is not of format version {storage.VERSION - 1}"):
         sgp.SufficientStatistics.load(path)
+
+
+def test_seasons_of_version_2_have_their_constant(tmp_path):
+    X = np.linspace(0, 20, 30)[:, None]
+    season = sgp.SelectedColumns(sgp.PeriodicBasis(7.0, 2), [0], 1)
+    stats = sgp.sufficient_statistics(sgp.stack(sgp.LinearBasis(1), season), X, X[:, 0])
+    path = tmp_path / "new.npz"
+    stats.save(path)
+    with np.load(path) as archive:
+        arrays = {name: archive[name] for name in archive.files}
+    header = json.loads(str(arrays.pop("header")))
+    text = json.dumps(header | {"version": 2})
+    assert text.count(', "constant": {"static": true}') == 1
+    with_header(tmp_path / "old.npz", text.replace(', "constant": {"static": true}', ""), **arrays)
+    assert_identical(sgp.SufficientStatistics.load(tmp_path / "old.npz"), stats)
 
 
 @pytest.mark.parametrize("version", [True, "2", [2], None, 2.0])

@@ -17,6 +17,9 @@ import numpy as np
 T = TypeVar("T")
 PACKAGE = __name__.split(".")[0]
 
+#: Folders under whose name their classes are public, as a class of another folder may have the same name.
+NAMESPACES = ("likelihoods",)
+
 #: Classes by :func:`file_name`, for reading saved files without pickle.
 REGISTRY: dict[str, type] = {}
 
@@ -24,11 +27,12 @@ REGISTRY: dict[str, type] = {}
 def file_name(cls: type) -> str:
     """The name of a class in files.
 
-    Of ours ``ppl_sgp.`` and its own name, whatever its module, so that a file outlives a move; of others the module and
-    the qualified name, so that no two classes of different origin have the same.
+    Of ours the public name, ``ppl_sgp.`` and its own, whatever its module, so that a file outlives a move; of others
+    the module and the qualified name, so that no two classes of different origin have the same.
     """
-    if cls.__module__.split(".")[0] == PACKAGE:
-        return f"{PACKAGE}.{cls.__name__}"
+    package, *folders = cls.__module__.split(".")
+    if package == PACKAGE:
+        return ".".join([PACKAGE, *(folder for folder in folders[:1] if folder in NAMESPACES), cls.__name__])
     return f"{cls.__module__}.{cls.__qualname__}"
 
 

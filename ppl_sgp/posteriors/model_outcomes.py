@@ -1,0 +1,160 @@
+"""Distributions of y that a model of rows gives itself: those of its observed site, whatever its likelihood."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+
+from .._internal.compiled import Compiled
+from ..sites.tracing import draw_once, trace_at
+from ..statistics.kept_rows import Rows
+from .outcomes import Outcomes
+from .questions import Conditional, Question
+
+
+class OfRows:
+    """A model of inputs and outputs, ``model(X, y)``, as a model of rows."""
+
+    def __init__(self, model: Callable[..., Any]) -> None:
+        self.model = model
+
+    def __call__(self, rows: Rows) -> Any:
+        """The model, of these inputs and outputs."""
+        return self.model(rows.X, rows.y)
+
+    def __hash__(self) -> int:
+        return hash((OfRows, self.model))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, OfRows) and self.model == other.model
+
+
+def of_rows(model: Callable[..., Any]) -> Callable[..., Any]:
+    """A model of one argument, the rows: itself, or one of ``(X, y)`` that is given their parts."""
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    positional = [each for each in inspect.signature(model).parameters.values() if each.kind in kinds]
+    return OfRows(model) if len(positional) > 1 else model
+
+
+class ModelOutcomes(Outcomes):
+    """What the observed site of a model says of y at the draws of its latent sites.
+
+    :param model: a NumPyro model of rows.
+    :param site: the name of its observed site.
+    :param latent: draws of its latent sites, each with the draws along the first axis.
+    :param num_draws: how many.
+    :param input_dim: the number of inputs.
+    """
+
+    def __init__(
+        self,
+        model: Callable[..., Any],
+        site: str,
+        latent: dict[str, np.ndarray],
+        num_draws: int,
+        input_dim: int,
+    ) -> None:
+        self.model, self.site, self.num_draws, self._input_dim = model, site, num_draws, input_dim
+        self._latent = latent
+        self._programs: dict[Question, Compiled] = {}
+
+    @property
+    def input_dim(self) -> int:
+        """The number of inputs d."""
+        return self._input_dim
+
+    @property
+    def numbers_per_row(self) -> int:
+        """An answer."""
+        return 2
+
+    def at(self, X: np.ndarray) -> Rows:
+        """Rows without outputs, at which the model has the same latent sites."""
+        rows = Rows(X, None)
+        found = jax.eval_shape(lambda: _latent_values(self.model, rows))
+        other = [name for name, value in found.items() if name != self.site and self._shape(name) != value.shape]
+        if other:
+            raise ValueError(
+                f"At {len(X)} new rows the latent sites {other} of the model are not those that there are draws of: "
+                "sites with a value for each training row cannot be predicted from."
+            )
+        return rows
+
+    def _shape(self, name: str) -> tuple[int, ...] | None:
+        return np.shape(self._latent[name])[1:] if name in self._latent else None
+
+    def shape(self, rows: Rows) -> tuple[int, ...]:
+        """The shape of y at rows."""
+        shape: list[tuple[int, ...]] = []
+        self._look(rows, lambda fn: shape.append(tuple(fn.batch_shape) + tuple(fn.event_shape)))
+        if shape[0][:1] != (len(rows.X),):
+            raise ValueError(
+                f"{self.site!r} has shape {shape[0]} at {len(rows.X)} rows: each row must have a distribution of its "
+                "own, along the first axis. Make it of all of the inputs that the model is given."
+            )
+        return shape[0]
+
+    def knows(self, fact: Callable[[dist.Distribution], bool], rows: Rows) -> bool:
+        """Whether a fact holds for the site's distribution."""
+        answer: list[bool] = []
+        self._look(rows, lambda fn: answer.append(bool(fact(fn))))
+        return answer[0]
+
+    def _look(self, rows: Rows, at: Callable[[dist.Distribution], Any]) -> None:
+        """Look at the site's distribution, without evaluating it."""
+        first = {name: values[0] for name, values in self._latent.items()}
+
+        def look() -> None:
+            at(Conditional.of(trace_at(self.model, rows, first)[self.site]["fn"]).distribution)
+
+        jax.eval_shape(look)
+
+    def ask(self, question: Question, rows: Rows, indices: np.ndarray, *values: Any) -> Any:
+        """Answers of chosen draws."""
+        if question not in self._programs:
+            self._programs[question] = Compiled(_answers, self.model, self.site, question)
+        chosen = {name: draws[indices] for name, draws in self._latent.items()}
+        answers = self._programs[question](rows, chosen, np.asarray(indices), values)
+        return jax.tree.map(lambda answer: np.asarray(answer, dtype=np.float64), answers)
+
+    def sample(self, key: jax.Array, rows: Rows, indices: np.ndarray) -> np.ndarray:
+        """A draw of y at rows for each of chosen draws."""
+        if _draw not in self._programs:
+            self._programs[_draw] = Compiled(_draws, self.model, self.site)
+        chosen = {name: draws[indices] for name, draws in self._latent.items()}
+        return np.asarray(self._programs[_draw](rows, chosen, jax.random.split(key, len(indices))))
+
+    def take(self, indices: np.ndarray) -> ModelOutcomes:
+        """Those of chosen draws."""
+        latent = {name: values[indices] for name, values in self._latent.items()}
+        return ModelOutcomes(self.model, self.site, latent, len(indices), self._input_dim)
+
+
+def _answers(model: Callable[..., Any], site: str, question: Question, rows: Any, draws: Any, numbers: Any, values: Any):
+    """Answers at each draw; their ``numbers`` say how many there are of a model without latent sites."""
+
+    def at(numbered):
+        return question.at(Conditional.of(trace_at(model, rows, numbered[1])[site]["fn"]), *values)
+
+    return jax.lax.map(at, (numbers, draws))
+
+
+def _draws(model: Callable[..., Any], site: str, rows: Any, draws: Any, keys: jax.Array) -> jax.Array:
+    return jax.lax.map(lambda each: _draw(trace_at(model, rows, each[1])[site]["fn"], each[0]), (keys, draws))
+
+
+def _draw(fn: dist.Distribution, key: jax.Array) -> jax.Array:
+    return jnp.asarray(Conditional.of(fn).distribution.sample(key))
+
+
+def _latent_values(model: Callable[..., Any], rows: Rows) -> dict[str, Any]:
+    trace = draw_once(model, rows)
+    return {
+        name: site["value"] for name, site in trace.items() if site["type"] == "sample" and not site["is_observed"]
+    }

@@ -19,6 +19,7 @@ from .bases.rotated import RotatedBasis
 from .bases.stack import StackedBasis, stack
 from .bases.user import CallableBasis
 from .diagnostics.classification_calibration import calibrate_classification, predictive_entropy
+from .diagnostics.count_calibration import calibrate_counts
 from .diagnostics.marginal_likelihood import MarginalLikelihood, log_marginal_likelihood
 from .diagnostics.regression_calibration import calibrate_regression
 from .diagnostics.relevance_summary import relevance_summary
@@ -55,8 +56,10 @@ from .placement.place import place
 from .placement.placed import Placed, PlacementReport
 from .posteriors.augmentation import Augmentation
 from .posteriors.averaging import AveragedPrediction, average_predictions
+from .posteriors.loading import load_posterior
 from .posteriors.one_line import kernel_draws, kernel_error, leave_one_out, predict, to_arviz
-from .posteriors.posterior import Posterior, load_posterior, posterior
+from .posteriors.posterior import Posterior, posterior
+from .posteriors.outcome_prediction import OutcomePrediction
 from .posteriors.prediction import Prediction
 from .posteriors.to_arviz import EXTRA_FIELDS
 from .priors import BlockPrior, DensePrior, DiagonalPrior, HouseholderPrior, KroneckerPrior, WeightPrior
@@ -118,6 +121,7 @@ __all__ = [
     "Matern32",
     "Matern52",
     "NystromBasis",
+    "OutcomePrediction",
     "Periodic",
     "PeriodicBasis",
     "Placed",
@@ -146,6 +150,7 @@ __all__ = [
     "adapt_features",
     "average_predictions",
     "calibrate_classification",
+    "calibrate_counts",
     "calibrate_regression",
     "cluster_rows",
     "continue_with",

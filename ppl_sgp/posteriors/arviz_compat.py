@@ -144,12 +144,27 @@ def smoothed_log_weights(log_density: np.ndarray, owner: str) -> np.ndarray:
             f"{owner}: {num_draws} draws are too few to smooth importance weights; pass {LEAST_DRAWS} or more, better "
             "hundreds."
         )
-    rows = log_density.T[varies]
+    result[:, varies] = pareto_smoothed(-log_density.T[varies])[0].T
+    return result
+
+
+def pareto_smoothed(log_ratios: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Pareto-smoothed log weights (cases, draws), normalised over draws, and tail indices (cases,).
+
+    Vehtari et al. 2024. Ratios that are all the same have the lightest of tails, −∞.
+
+    :param log_ratios: log importance ratios, shape (cases, draws), at least ``LEAST_DRAWS`` draws.
+    """
     try:
         from arviz_stats.base import array_stats
     except ImportError:  # ArviZ 0.23
-        weights = arviz().psislw(-rows)[0]
+        weights, k = arviz().psislw(log_ratios)
     else:
-        weights = array_stats.psislw(rows)[0]  # takes log-likelihoods, and changes their signs itself
-    result[:, varies] = weights.T - logsumexp(weights, axis=1)
-    return result
+        weights, k = array_stats.psislw(-log_ratios)  # takes log-likelihoods, and changes their signs itself
+    constant = np.ptp(log_ratios, axis=1) == 0
+    return weights - logsumexp(weights, axis=1, keepdims=True), np.where(constant, -np.inf, k)
+
+
+def good_k(num_draws: int) -> float:
+    """The tail index up to which importance weights of so many draws are reliable: ``min(1 − 1/log₁₀ S, 0.7)``."""
+    return min(1 - 1 / np.log10(num_draws), LARGEST_K)

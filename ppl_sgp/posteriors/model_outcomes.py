@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -14,32 +13,9 @@ import numpyro.distributions as dist
 from .._internal.compiled import Compiled
 from ..sites.tracing import draw_once, trace_at
 from ..statistics.kept_rows import Rows
-from .outcomes import Outcomes
+from .observed_data import training_rows
+from .outcomes import NewRows, Outcomes
 from .questions import Conditional, Question
-
-
-class OfRows:
-    """A model of inputs and outputs, ``model(X, y)``, as a model of rows."""
-
-    def __init__(self, model: Callable[..., Any]) -> None:
-        self.model = model
-
-    def __call__(self, rows: Rows) -> Any:
-        """The model, of these inputs and outputs."""
-        return self.model(rows.X, rows.y)
-
-    def __hash__(self) -> int:
-        return hash((OfRows, self.model))
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, OfRows) and self.model == other.model
-
-
-def of_rows(model: Callable[..., Any]) -> Callable[..., Any]:
-    """A model of one argument, the rows: itself, or one of ``(X, y)`` that is given their parts."""
-    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    positional = [each for each in inspect.signature(model).parameters.values() if each.kind in kinds]
-    return OfRows(model) if len(positional) > 1 else model
 
 
 class ModelOutcomes(Outcomes):
@@ -49,42 +25,52 @@ class ModelOutcomes(Outcomes):
     :param site: the name of its observed site.
     :param latent: draws of its latent sites, each with the draws along the first axis.
     :param num_draws: how many.
-    :param input_dim: the number of inputs.
+    :param data: the rows that it observes.
     """
 
     def __init__(
-        self,
-        model: Callable[..., Any],
-        site: str,
-        latent: dict[str, np.ndarray],
-        num_draws: int,
-        input_dim: int,
+        self, model: Callable[..., Any], site: str, latent: dict[str, np.ndarray], num_draws: int, data: Rows
     ) -> None:
-        self.model, self.site, self.num_draws, self._input_dim = model, site, num_draws, input_dim
+        self.model, self.site, self.num_draws, self._data = model, site, num_draws, data
         self._latent = latent
         self._programs: dict[Question, Compiled] = {}
 
     @property
     def input_dim(self) -> int:
         """The number of inputs d."""
-        return self._input_dim
+        return self._data.input_dim
 
     @property
     def numbers_per_row(self) -> int:
         """An answer."""
         return 2
 
-    def at(self, X: np.ndarray) -> Rows:
+    def training_rows(self, X: Any, y: Any, owner: str) -> tuple[np.ndarray, np.ndarray]:
+        """The rows that the model observes."""
+        X, y, _ = training_rows(self._data, X, y, None, owner)
+        return X, y
+
+    def at_training_rows(self, rows: NewRows) -> Rows:
+        """As at any rows: given the draws, rows are independent of each other."""
+        return self.at(NewRows(rows.X, rows.offset))
+
+    def at(self, rows: NewRows) -> Rows:
         """Rows without outputs, at which the model has the same latent sites."""
-        rows = Rows(X, None)
-        found = jax.eval_shape(lambda: _latent_values(self.model, rows))
+        X, offset, given = rows
+        if offset is not None or given is not None:
+            raise ValueError(
+                "`offset` and `given` are of compressed likelihoods; all that rows of this model have is in the "
+                "columns of its inputs."
+            )
+        without = Rows(X, None)
+        found = jax.eval_shape(lambda: _latent_values(self.model, without))
         other = [name for name, value in found.items() if name != self.site and self._shape(name) != value.shape]
         if other:
             raise ValueError(
                 f"At {len(X)} new rows the latent sites {other} of the model are not those that there are draws of: "
                 "sites with a value for each training row cannot be predicted from."
             )
-        return rows
+        return without
 
     def _shape(self, name: str) -> tuple[int, ...] | None:
         return np.shape(self._latent[name])[1:] if name in self._latent else None
@@ -130,13 +116,10 @@ class ModelOutcomes(Outcomes):
         chosen = {name: draws[indices] for name, draws in self._latent.items()}
         return np.asarray(self._programs[_draw](rows, chosen, jax.random.split(key, len(indices))))
 
-    def take(self, indices: np.ndarray) -> ModelOutcomes:
-        """Those of chosen draws."""
-        latent = {name: values[indices] for name, values in self._latent.items()}
-        return ModelOutcomes(self.model, self.site, latent, len(indices), self._input_dim)
 
-
-def _answers(model: Callable[..., Any], site: str, question: Question, rows: Any, draws: Any, numbers: Any, values: Any):
+def _answers(
+    model: Callable[..., Any], site: str, question: Question, rows: Any, draws: Any, numbers: Any, values: Any
+) -> Any:
     """Answers at each draw; their ``numbers`` say how many there are of a model without latent sites."""
 
     def at(numbered):

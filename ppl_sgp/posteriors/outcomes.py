@@ -9,13 +9,30 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 import numpyro.distributions as dist
 
 from .questions import Question
+
+
+class NewRows(NamedTuple):
+    """Rows to predict at.
+
+    :ivar X: inputs, (k, d).
+    :ivar offset: what predictors have beside f, (k,) or (k, K), or ``None``.
+    :ivar given: what is known of each row, in the columns that y has, or ``None``.
+    """
+
+    X: np.ndarray
+    offset: np.ndarray | None = None
+    given: np.ndarray | None = None
+
+    def take(self, rows: slice) -> NewRows:
+        """Chosen rows."""
+        return NewRows(*(None if part is None else part[rows] for part in self))
 
 
 class Outcomes(abc.ABC):
@@ -25,6 +42,8 @@ class Outcomes(abc.ABC):
     """
 
     num_draws: int
+    #: Whether rows are independent given a draw, so that their densities are likelihoods.
+    rows_are_independent: bool = True
 
     @property
     @abc.abstractmethod
@@ -37,8 +56,16 @@ class Outcomes(abc.ABC):
         """Numbers that each row takes in memory for each draw, while a question is answered."""
 
     @abc.abstractmethod
-    def at(self, X: np.ndarray) -> Any:
-        """What draws need of rows, inputs of shape (k, d), computed once for all of them."""
+    def training_rows(self, X: Any, y: Any, owner: str) -> tuple[np.ndarray, np.ndarray]:
+        """Inputs and outcomes of all training rows, checked; some know them, and they may be ``None``."""
+
+    @abc.abstractmethod
+    def at(self, rows: NewRows) -> Any:
+        """What draws need of rows, computed once for all of them."""
+
+    @abc.abstractmethod
+    def at_training_rows(self, rows: NewRows) -> Any:
+        """The same of training rows, each given all the others; ``given`` are their outcomes."""
 
     @abc.abstractmethod
     def shape(self, rows: Any) -> tuple[int, ...]:
@@ -55,3 +82,11 @@ class Outcomes(abc.ABC):
     @abc.abstractmethod
     def sample(self, key: jax.Array, rows: Any, indices: np.ndarray) -> np.ndarray:
         """A joint draw of y at rows for each of chosen draws, (s, k)."""
+
+    def outcome(self, y: np.ndarray) -> np.ndarray:
+        """Of what is observed of rows the outcomes alone."""
+        return y
+
+    def known_of(self, y: np.ndarray) -> np.ndarray | None:
+        """Of what is observed of rows what has to be known to predict them; ``None`` if that is nothing."""
+        return None

@@ -56,8 +56,9 @@ from .placement.place import place
 from .placement.placed import Placed, PlacementReport
 from .posteriors.augmentation import Augmentation
 from .posteriors.averaging import AveragedPrediction, average_predictions
+from .posteriors.importance import ImportanceWeights
 from .posteriors.loading import load_posterior
-from .posteriors.one_line import kernel_draws, kernel_error, leave_one_out, predict, to_arviz
+from .posteriors.one_line import importance_weights, kernel_draws, kernel_error, leave_one_out, predict, to_arviz
 from .posteriors.posterior import Posterior, posterior
 from .posteriors.outcome_prediction import OutcomePrediction
 from .posteriors.prediction import Prediction
@@ -68,6 +69,7 @@ from .relevance.fit import RelevanceVectors, fit_relevance_vectors
 from .sites.compressed_normal import CompressedNormal
 from .sites.discrete_relaxation import DiscreteRelaxation
 from .sites.exact_gp import ExactGP
+from .sites.explicit_likelihood import ExplicitLikelihood, ExplicitRows, explicit_model, explicit_rows
 from .sites.inducing_gp import InducingGP
 from .sites.latent import LatentGP, latent
 from .sites.observe import observe, observe_exact, observe_inducing, observe_weights
@@ -102,10 +104,13 @@ __all__ = [
     "DiscreteRelaxation",
     "EvidenceFit",
     "ExactGP",
+    "ExplicitLikelihood",
+    "ExplicitRows",
     "FeatureKernel",
     "FourierBasis",
     "GridEigenBasis",
     "HouseholderPrior",
+    "ImportanceWeights",
     "InducingFit",
     "InducingGP",
     "InducingPoints",
@@ -156,10 +161,13 @@ __all__ = [
     "continue_with",
     "direct",
     "evidence_cost",
+    "explicit_model",
+    "explicit_rows",
     "fit_evidence",
     "fit_inducing",
     "fit_relevance_classifier",
     "fit_relevance_vectors",
+    "importance_weights",
     "inducing_evidence",
     "inducing_upper_bound",
     "kernel_draws",

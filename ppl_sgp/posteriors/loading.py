@@ -43,7 +43,7 @@ def load_posterior(path: Any, model: Callable[..., Any] | None = None, *, max_me
     if stored.parameters is not None:
         draws = StoredDraws(data, stored.parameters)
         run = stored.run.run(model, data)
-        return Posterior(run, draws, stored.site, stored.latent, max_memory, stored.weights)
+        return Posterior(run, draws, stored.site, stored.latent, max_memory, parts.get("weights"))
     if model is None:
         raise ValueError(
             f"{path} has draws of a model that observes rows by a distribution of its own, which files do not keep: "

@@ -40,11 +40,6 @@ class ModelOutcomes(Outcomes):
         """The number of inputs d."""
         return self._data.input_dim
 
-    @property
-    def numbers_per_row(self) -> int:
-        """An answer."""
-        return 2
-
     def training_rows(self, X: Any, y: Any, owner: str) -> tuple[np.ndarray, np.ndarray]:
         """The rows that the model observes."""
         X, y, _ = training_rows(self._data, X, y, None, owner)
@@ -52,14 +47,14 @@ class ModelOutcomes(Outcomes):
 
     def at_training_rows(self, rows: NewRows) -> Rows:
         """As at any rows: given the draws, rows are independent of each other."""
-        return self.at(NewRows(rows.X, rows.offset))
+        return self.at(rows._replace(given=None))
 
     def at(self, rows: NewRows) -> Rows:
         """Rows without outputs, at which the model has the same latent sites."""
-        X, offset, given = rows
-        if offset is not None or given is not None:
+        X, offset, given, row_weights = rows
+        if offset is not None or given is not None or row_weights is not None:
             raise ValueError(
-                "`offset` and `given` are of compressed likelihoods; all that rows of this model have is in the "
+                "`offset`, `given` and `row_weights` are of compressed likelihoods; all that rows of this model have is in the "
                 "columns of its inputs."
             )
         without = Rows(X, None)
@@ -101,12 +96,11 @@ class ModelOutcomes(Outcomes):
 
         jax.eval_shape(look)
 
-    def ask(self, question: Question, rows: Rows, indices: np.ndarray, *values: Any) -> Any:
-        """Answers of chosen draws."""
+    def ask(self, question: Question, rows: Rows, *values: Any) -> Any:
+        """Answers of all draws."""
         if question not in self._programs:
             self._programs[question] = Compiled(_answers, self.model, self.site, question)
-        chosen = {name: draws[indices] for name, draws in self._latent.items()}
-        answers = self._programs[question](rows, chosen, np.asarray(indices), values)
+        answers = self._programs[question](rows, self._latent, np.arange(self.num_draws), values)
         return jax.tree.map(lambda answer: np.asarray(answer, dtype=np.float64), answers)
 
     def sample(self, key: jax.Array, rows: Rows, indices: np.ndarray) -> np.ndarray:

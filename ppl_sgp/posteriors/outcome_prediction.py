@@ -48,6 +48,7 @@ class OutcomePrediction:
     ) -> None:
         self._outcomes, self._at, self.num_rows = outcomes, at, num_rows
         self.component_weights, self._max_memory = weights, max_memory
+        self._kept: tuple[slice, Any] | None = None
 
     @cached_property
     def _first(self) -> Any:
@@ -182,7 +183,9 @@ class OutcomePrediction:
         :param indices: positions of draws, shape (s,).
         :return: shape (s,) + that of y.
         """
-        return self._outcomes.sample(random_key(key, "sample_draws"), self._at(slice(None)), np.asarray(indices))
+        return self._outcomes.sample(
+            random_key(key, "sample_draws"), self._rows(slice(0, self.num_rows)), np.asarray(indices)
+        )
 
     def by_draw(self, y: Any, question: Question = questions.LOG_DENSITY) -> np.ndarray:
         """Log densities of observations at each posterior draw, averaged over f, (S,) + shape of y.
@@ -198,17 +201,25 @@ class OutcomePrediction:
         self, question: Question, arrays: int = 2, *values: Any, by_row: tuple[np.ndarray, ...] = ()
     ) -> Iterator[tuple[slice, Any]]:
         """Answers of all draws at blocks of rows, (S, rows, …), as many rows as fit in memory."""
-        draws = np.arange(self._outcomes.num_draws)
-        per_row = arrays * len(draws) * int(np.prod(self.shape[1:])) + self._outcomes.numbers_per_row
+        outcomes, count = self._outcomes, self._outcomes.num_draws
+        answers_of_row = arrays * (count + outcomes.answers_at_once) * int(np.prod(self.shape[1:]))
+        per_row = answers_of_row + count * outcomes.numbers_per_row
         size = min(self.num_rows, max(1, int(self._max_memory // (16 * per_row))))
         for rows in row_blocks(self.num_rows, size):
             # The last block is filled up from the rows before it, so that all have one shape.
             filled = slice(max(0, rows.stop - size), rows.stop)
-            answers = self._outcomes.ask(
-                question, self._at(filled), draws, *values, *(array[filled] for array in by_row)
-            )
+            answers = outcomes.ask(question, self._rows(filled), *values, *(array[filled] for array in by_row))
             kept = slice(rows.start - filled.start, None)
             yield rows, jax.tree.map(lambda answer, kept=kept: answer[:, kept], answers)
+
+    def _rows(self, rows: slice) -> Any:
+        """What draws need of rows; those asked for last are kept."""
+        if self._kept is None or self._kept[0] != rows:
+            self._kept = rows, self._at(rows)
+        return self._kept[1]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_kept": None}
 
     def _averaged(self, values: np.ndarray) -> np.ndarray:
         return np.tensordot(self.component_weights, values, axes=1)

@@ -24,11 +24,13 @@ class NewRows(NamedTuple):
     :ivar X: inputs, (k, d).
     :ivar offset: what predictors have beside f, (k,) or (k, K), or ``None``.
     :ivar given: what is known of each row, in the columns that y has, or ``None``.
+    :ivar row_weights: of training rows, how often each counts, (k,), or ``None``.
     """
 
     X: np.ndarray
     offset: np.ndarray | None = None
     given: np.ndarray | None = None
+    row_weights: np.ndarray | None = None
 
     def take(self, rows: slice) -> NewRows:
         """Chosen rows."""
@@ -50,10 +52,10 @@ class Outcomes(abc.ABC):
     def input_dim(self) -> int:
         """The number of inputs d."""
 
-    @property
-    @abc.abstractmethod
-    def numbers_per_row(self) -> int:
-        """Numbers that each row takes in memory for each draw, while a question is answered."""
+    #: Answers that each row takes in memory beside those of the draws.
+    answers_at_once: int = 1
+    #: Numbers that each row takes in memory for each draw, besides answers.
+    numbers_per_row: int = 0
 
     @abc.abstractmethod
     def training_rows(self, X: Any, y: Any, owner: str) -> tuple[np.ndarray, np.ndarray]:
@@ -76,8 +78,8 @@ class Outcomes(abc.ABC):
         """Whether a fact, such as :func:`~.questions.is_finite`, holds for the distributions."""
 
     @abc.abstractmethod
-    def ask(self, question: Question, rows: Any, indices: np.ndarray, *values: Any) -> Any:
-        """Answers of chosen draws (s,), each (s, k, …)."""
+    def ask(self, question: Question, rows: Any, *values: Any) -> Any:
+        """Answers of all draws, each (S, k, …)."""
 
     @abc.abstractmethod
     def sample(self, key: jax.Array, rows: Any, indices: np.ndarray) -> np.ndarray:

@@ -10,8 +10,11 @@ import numpy as np
 
 from .._internal import checks
 from .._internal.random import host_generator
+from ..expansion.compressed_likelihood import CompressedLikelihood
 from . import questions
 from .arviz_compat import smoothed_log_weights
+from .latents import given_weights, of_weights
+from .likelihood_outcomes import LikelihoodOutcomes
 from .outcome_prediction import OutcomePrediction
 from .outcomes import NewRows, Outcomes
 from .predict import prediction_inputs
@@ -24,6 +27,24 @@ if TYPE_CHECKING:
 def outcomes_of(data: Any, posterior: Posterior) -> Outcomes | None:
     """The distributions of y for a posterior with such data; ``None`` where y is f with Gaussian noise."""
     return posterior.draws.row_outcomes()
+
+
+@outcomes_of.register
+def _(data: CompressedLikelihood, posterior: Posterior) -> Outcomes:
+    structure = posterior.draws.structure()
+    batches = list(posterior.functions.batches())
+    loc, factor, amplitude = (
+        np.concatenate([np.asarray(getattr(batch, name))[:, 0] for batch in batches])
+        for name in ("loc", "factor", "residual_amplitude")
+    )
+    known = structure.likelihood_parameters is not None
+    if known:
+        parameters = np.asarray(posterior.parameters().likelihood_parameters, dtype=np.float64)
+        draws = given_weights(data, loc, parameters)
+    else:
+        draws = of_weights(data, loc, factor, amplitude)
+    are_given = structure.are_given and (known or data.parameters is None)
+    return LikelihoodOutcomes(data, draws, are_given=are_given)
 
 
 def predicted_outcomes(
@@ -52,9 +73,8 @@ def left_out_outcomes(
     """The prediction of training rows, each from all others, and their outcomes."""
     outcomes = posterior.outcomes
     assert outcomes is not None
-    if row_weights is not None:
-        raise ValueError(f"{owner}: `row_weights` are of Gaussian noise; leave them out.")
     X, y = outcomes.training_rows(X, y, owner)
+    omega = None if row_weights is None else checks.row_precisions(row_weights, len(X), owner).astype(np.float64)
     offset = _offsets(offset, len(X), owner)
     chosen = chosen_rows(len(X), rows, owner)
     needed = 8 * outcomes.num_draws * len(chosen)
@@ -64,7 +84,8 @@ def left_out_outcomes(
             f"`max_memory` = {posterior.max_memory / 1e9:.1f} GB. Pass some draws, `posterior.spaced(100)`, some `rows` "
             "at a time, or raise `max_memory`."
         )
-    training = NewRows(X[chosen], None if offset is None else offset[chosen], y[chosen])
+    offset, omega = (None if part is None else part[chosen] for part in (offset, omega))
+    training = NewRows(X[chosen], offset, y[chosen], omega)
     prediction = _prediction(
         posterior, outcomes, lambda part: outcomes.at_training_rows(training.take(part)), len(chosen)
     )

@@ -20,6 +20,7 @@ from .arviz_compat import site_dims
 from .augmentation import Augmentation
 from .functions import ComputedPosteriors
 from .functions_of import functions_of
+from .importance import ImportanceWeights, weighted_against
 from .kernel_draws import kernel_draws_of
 from .kernel_error import kernel_error_of
 from .leave_one_out import left_out, loo_pit
@@ -47,6 +48,7 @@ class Posterior:
     :ivar data: the statistics or rows that the model observes.
     :ivar samples: draws by site name, the draws along the first axis.
     :ivar num_draws: how many draws there are, over all chains.
+    :ivar importance: the importance weights that the draws were corrected by, if they were.
     """
 
     def __init__(
@@ -57,9 +59,10 @@ class Posterior:
         latent: tuple[str, ...],
         max_memory: float,
         weights: np.ndarray | None = None,
+        importance: ImportanceWeights | None = None,
     ) -> None:
         self.run, self.draws, self.site, self.latent_names, self.max_memory = run, draws, site, latent, max_memory
-        self._weights = weights
+        self._weights, self.importance = weights, importance
 
     @property
     def data(self) -> Data:
@@ -146,7 +149,9 @@ class Posterior:
         chosen = np.arange(self.num_draws)[indices]
         weights = None if self._weights is None else self._weights[chosen] / self._weights[chosen].sum()
         draws = self.draws.take(chosen)
-        return Posterior(self.run.take(chosen), draws, self.site, self.latent_names, self.max_memory, weights)
+        return Posterior(
+            self.run.take(chosen), draws, self.site, self.latent_names, self.max_memory, weights, self.importance
+        )
 
     def spaced(self, count: int) -> Posterior:
         """The posterior of about ``count`` draws, evenly spaced, where there are more."""
@@ -238,6 +243,26 @@ class Posterior:
         functions = (gaussian_log_density,)
         (result,) = left_out(functions, self.functions, training, rows, residual_variance, self.max_memory)
         return result[:, 0] if np.ndim(training[1]) == 1 else np.moveaxis(result, 1, 2)
+
+    def importance_weights(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        row_weights: Any = None,
+        offset: Any = None,
+        key: jax.Array | None = None,
+        draws_each: int = 1,
+        progress: bool | None = None,
+    ) -> ImportanceWeights:
+        """Importance weights of the draws against the exact likelihood: see :func:`~ppl_sgp.importance_weights`.
+
+        :param X: the rows, as they were given to ``compress_likelihood``; likewise ``y``, ``row_weights``, ``offset``.
+        :param key: a JAX random key, for the weights of the basis that each draw gets.
+        :param draws_each: how many weights of the basis each draw of hyperparameters gets.
+        :param progress: show a progress bar.
+        """
+        return weighted_against(self, X, y, row_weights, offset, key, draws_each, progress)
 
     def kernel_draws(self, lags: Any, *, origin: Any = None) -> xr.Dataset:
         """Draws of ``k(x₀, x₀ + τ)``: see :func:`~ppl_sgp.kernel_draws`.

@@ -42,10 +42,12 @@ class Question:
 
     :ivar at: from a :class:`Conditional` and values to arrays over rows.
     :ivar join: from answers at nodes along a first axis, and log weights of the nodes, to an answer.
+    :ivar by_row: whether values have one for each row; else all rows share them.
     """
 
     at: Callable[..., Any]
     join: Callable[[Any, jax.Array], Any]
+    by_row: bool = False
 
 
 def averages(answers: jax.Array, log_weights: jax.Array) -> jax.Array:
@@ -99,11 +101,11 @@ def _largest_value(given: Conditional) -> jax.Array:
 
 
 #: ``log p(y)`` of each row, of y in its shape.
-LOG_DENSITY = Question(_log_density, log_averages)
+LOG_DENSITY = Question(_log_density, log_averages, by_row=True)
 #: Mean and variance of y at each row.
 MOMENTS = Question(_moments, _joint_moments)
 #: ``P(Y ≤ y)`` of each row, of distributions that :func:`has_distribution_function`.
-DISTRIBUTION_FUNCTION = Question(_distribution_function, averages)
+DISTRIBUTION_FUNCTION = Question(_distribution_function, averages, by_row=True)
 #: Log probabilities of values (v,) at each row, (…, v).
 LOG_PROBABILITIES = Question(_log_probabilities, log_averages)
 #: The largest value of each row, of distributions that are :func:`is_finite`.

@@ -19,6 +19,7 @@ from ..kernels import Kernel
 from ..priors import WeightPrior
 from ..sites.compressed_normal import CompressedNormal
 from ..sites.exact_gp import ExactGP
+from ..sites.explicit_likelihood import ExplicitLikelihood
 from ..sites.inducing_gp import InducingGP
 from ..sites.sparse_gp import SparseGP
 from ..sites.tracing import ObservedSite, observed_sites, trace_at
@@ -34,7 +35,15 @@ class SiteParameters(abc.ABC):
 
 
 class WeightParameters(SiteParameters):
-    """Of a site over compressed data."""
+    """Of a site over compressed data.
+
+    :ivar likelihood_parameters: parameters of the likelihood, unconstrained, shape (p,), where a draw has them; else they
+        are normal given the weights.
+    """
+
+    #: Whether the weights are known.
+    are_given = False
+    likelihood_parameters: Any = None
 
     @abc.abstractmethod
     def weights(self, statistics: SufficientStatistics) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
@@ -61,10 +70,27 @@ class GivenParameters(WeightParameters):
     given: Any
     noise_scale: Any
 
+    are_given = True
+
     def weights(self, statistics: SufficientStatistics) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
         """The weights, with standard deviations of zero."""
         one = jnp.ones((), self.given.dtype)
         return self.given, jnp.zeros_like(self.given), jnp.zeros(0, one.dtype), one
+
+
+@pytree_dataclass
+class GivenJointParameters(WeightParameters):
+    """Of weights that are given, together with parameters of the likelihood."""
+
+    given: Any
+    likelihood_parameters: Any
+    noise_scale: Any
+
+    are_given = True
+
+    def weights(self, statistics: SufficientStatistics) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
+        """The weights, with standard deviations of zero."""
+        return GivenParameters(self.given, self.noise_scale).weights(statistics)
 
 
 @pytree_dataclass
@@ -235,6 +261,13 @@ def _(distribution: SparseGP) -> SiteParameters:
 @parameters_of.register
 def _(distribution: CompressedNormal) -> SiteParameters:
     return GivenParameters(distribution.weights, distribution.noise_scale)
+
+
+@parameters_of.register
+def _(distribution: ExplicitLikelihood) -> SiteParameters:
+    if distribution.data.parameters is None:
+        return GivenParameters(distribution.weights, distribution.noise_scale)
+    return GivenJointParameters(distribution.weights, distribution.parameters, distribution.noise_scale)
 
 
 @parameters_of.register

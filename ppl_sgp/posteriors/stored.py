@@ -20,7 +20,6 @@ class StoredPosterior:
 
     run: StoredRun
     parameters: SiteParameters | None
-    weights: Any
     site: str = static()
     latent: tuple[str, ...] = static()
 
@@ -31,6 +30,6 @@ def write_posterior(posterior: Posterior, path: Any) -> None:
     run = posterior.run.stored(site_dims(posterior.run))
     # What a model of rows says of them only the model knows.
     parameters = None if posterior.draws.row_outcomes() is not None else posterior.parameters()
-    weights = posterior.weights if posterior.is_weighted else None
-    stored = StoredPosterior(run, parameters, weights, posterior.site, tuple(posterior.latent_names))
-    write(path, {"posterior": stored, **parts})
+    stored = StoredPosterior(run, parameters, posterior.site, tuple(posterior.latent_names))
+    weights = {"weights": posterior.weights} if posterior.is_weighted else {}
+    write(path, {"posterior": stored, **weights, **parts})

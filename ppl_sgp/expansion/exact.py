@@ -30,7 +30,7 @@ def exact_log_likelihoods(
     :param X: the rows, as :func:`~ppl_sgp.compress_likelihood` took them: arrays, chunks, tables, Dask.
     :raises ValueError: if there are not as many rows.
     """
-    source = source_of(data.basis, data.likelihood, X, y, row_weights, offset)
+    source = source_of(data.basis, data.likelihood, (X, y, row_weights, offset))
     of = functools.partial(
         _counted, basis=data.basis, likelihood=data.likelihood, weights=weights, parameters=parameters
     )

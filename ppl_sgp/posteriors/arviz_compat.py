@@ -49,11 +49,8 @@ def container_of(run: Run, coords: dict[str, Any], dims: dict[str, list[str]] | 
     for group in ("observed_data", "log_likelihood"):
         if group in groups(container):
             del container[group]
-    posterior = container["posterior"]
-    if features and "feature" in posterior.dims:
-        labelled = (posterior.to_dataset() if isinstance(container, xr.DataTree) else posterior).assign_coords(features)
-        del container["posterior"]
-        attach(container, {"posterior": labelled})
+    if features and "feature" in container["posterior"].dims:
+        attach(container, {"posterior": taken(container, "posterior").assign_coords(features)})
     return container
 
 
@@ -89,6 +86,16 @@ def groups(container: Any) -> list[str]:
     if isinstance(container, xr.DataTree):
         return list(container.children)
     return list(container.groups())
+
+
+def taken(container: Any, name: str) -> xr.Dataset:
+    """A group of a container of either kind, taken out of it; empty if there is none."""
+    if name not in groups(container):
+        return xr.Dataset()
+    group = container[name]
+    dataset = group.to_dataset() if isinstance(container, xr.DataTree) else group
+    del container[name]
+    return dataset
 
 
 def attach(container: Any, datasets: dict[str, xr.Dataset]) -> Any:

@@ -143,7 +143,7 @@ def _given(weights: np.ndarray, parameters: np.ndarray) -> SiteParameters:
     weights, noise = weights.astype(dtype), np.ones(len(weights), dtype)
     if not parameters.shape[1]:
         return GivenParameters(weights, noise)
-    return GivenJointParameters(weights, parameters.astype(dtype), noise)
+    return GivenJointParameters(weights, noise, parameters.astype(dtype))
 
 
 def _with_weights(

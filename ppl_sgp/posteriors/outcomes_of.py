@@ -29,7 +29,7 @@ def outcomes_of(data: Any, posterior: Posterior) -> Outcomes | None:
     return posterior.draws.row_outcomes()
 
 
-@outcomes_of.register
+@outcomes_of.register(CompressedLikelihood)
 def _(data: CompressedLikelihood, posterior: Posterior) -> Outcomes:
     structure = posterior.draws.structure()
     batches = list(posterior.functions.batches())

@@ -83,8 +83,8 @@ class GivenJointParameters(WeightParameters):
     """Of weights that are given, together with parameters of the likelihood."""
 
     given: Any
-    likelihood_parameters: Any
     noise_scale: Any
+    likelihood_parameters: Any
 
     are_given = True
 
@@ -267,7 +267,7 @@ def _(distribution: CompressedNormal) -> SiteParameters:
 def _(distribution: ExplicitLikelihood) -> SiteParameters:
     if distribution.data.parameters is None:
         return GivenParameters(distribution.weights, distribution.noise_scale)
-    return GivenJointParameters(distribution.weights, distribution.parameters, distribution.noise_scale)
+    return GivenJointParameters(distribution.weights, distribution.noise_scale, distribution.parameters)
 
 
 @parameters_of.register

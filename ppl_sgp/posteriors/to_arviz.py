@@ -10,7 +10,7 @@ import xarray as xr
 
 from .._internal.random import random_key
 from ..statistics.statistics import SufficientStatistics
-from .arviz_compat import attach, container_of
+from .arviz_compat import attach, container_of, taken
 from .observed_data import rows_in_memory
 
 if TYPE_CHECKING:
@@ -89,9 +89,8 @@ def container(
         datasets["predictions"] = groups.predictive(keys[1], X_new, "new_obs", of_new)
         datasets["predictions_constant_data"] = groups.of_rows({"X": X_new}, "new_obs")
     if posterior.is_weighted:
-        log_weight = groups.by_draw(np.log(posterior.weights), "")[posterior.site].rename("log_weight")
-        sample_stats = result["sample_stats"].dataset if "sample_stats" in group_names(result) else xr.Dataset()
-        datasets["sample_stats"] = sample_stats.assign(log_weight=log_weight)
+        log_weight = groups.by_draw(np.log(posterior.weights), "")[posterior.site]
+        datasets["sample_stats"] = taken(result, "sample_stats").assign(log_weight=log_weight)
     return attach(result, datasets)
 
 

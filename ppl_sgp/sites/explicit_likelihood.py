@@ -21,7 +21,7 @@ from .._internal.batching import full_precision
 from .._internal.pytree import pytree_dataclass
 from ..evidence import joint
 from ..expansion.compressed_likelihood import CompressedLikelihood
-from ..expansion.sources import rows_of_arrays
+from ..expansion.sources import ArraySource
 from ..priors import WeightPrior
 from .observed_distribution import ObservedDistribution
 from .sparse_gp import SparseGP
@@ -66,7 +66,8 @@ def explicit_rows(
         ``offset``, if there were any.
     :raises ValueError: for rows that cannot be used, or are not as many as were compressed.
     """
-    rows = rows_of_arrays(statistics.basis, statistics.likelihood, X, y, row_weights, offset)
+    source = ArraySource(statistics.basis, statistics.likelihood, False, (X, y, row_weights, offset), None)
+    rows = source.rows
     if len(rows.X) != statistics.num_rows:
         raise ValueError(
             f"explicit_rows: the statistics are of {statistics.num_rows} rows; got {len(rows.X)}. Pass exactly the "

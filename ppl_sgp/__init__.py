@@ -1,6 +1,6 @@
 """Sparse Gaussian-process priors for NumPyro: compress rows once, then sample at a cost independent of their number."""
 
-from . import direct, models, plots
+from . import direct, likelihoods, models, plots
 from ._internal.pytree import pytree_dataclass, static
 from .bases.basis import Basis
 from .bases.centred import CentredBasis
@@ -29,6 +29,8 @@ from .evidence import evidence_cost, log_evidence
 from .evidence.inducing import inducing_evidence, inducing_upper_bound
 from .evidence.inducing_blocks import cluster_rows
 from .evidence.weight_posterior import weight_posterior
+from .expansion.compressed_likelihood import CompressedLikelihood
+from .inference.compress_likelihood import compress_likelihood
 from .inference.continuation import continue_with
 from .inference.evidence_fit import EvidenceFit, fit_evidence
 from .inference.gibbs import StatisticsGibbs
@@ -96,6 +98,7 @@ __all__ = [
     "CheckpointError",
     "ChunkError",
     "ChunkedRows",
+    "CompressedLikelihood",
     "CompressedNormal",
     "Constant",
     "ConstantBasis",
@@ -158,6 +161,7 @@ __all__ = [
     "calibrate_counts",
     "calibrate_regression",
     "cluster_rows",
+    "compress_likelihood",
     "continue_with",
     "direct",
     "evidence_cost",
@@ -174,6 +178,7 @@ __all__ = [
     "kernel_error",
     "latent",
     "leave_one_out",
+    "likelihoods",
     "load_posterior",
     "log_evidence",
     "log_marginal_likelihood",

@@ -21,6 +21,13 @@ from .site_draws import GivenJointParameters, GivenParameters, SiteParameters, S
 if TYPE_CHECKING:
     from .posterior import Posterior
 
+#: Share of effective draws below which corrected draws are not to be believed, whatever the tail index. Of 28 problems
+#: with 1 to 20 events, corrected means were within 0.08 posterior standard deviations of the truth above it, and off by
+#: up to 0.36 below it at tail indices of 0.56 to 0.77: a sample that misses the bulk of a posterior has no tail to see.
+LEAST_SHARE = 0.3
+#: Share from which weights differ so little that their tail does not matter. Its index is free of their size.
+NEARLY_ALL = 0.9
+
 
 class ImportanceWeights:
     """Draws of hyperparameters and weights with weights that make them draws of the exact posterior.
@@ -63,9 +70,18 @@ class ImportanceWeights:
         return good_k(len(self.log_ratios))
 
     @property
+    def share(self) -> float:
+        """The effective draws as a share of all."""
+        return self.effective_draws / len(self.log_ratios)
+
+    @property
     def reliable(self) -> bool:
-        """Whether ``pareto_k`` is at most ``good_k``."""
-        return bool(self.pareto_k <= self.good_k)
+        """Whether corrected draws are to be believed.
+
+        Either weights hardly differ, nine tenths of the draws being effective; or ``pareto_k`` is at most ``good_k``
+        and three tenths are.
+        """
+        return bool(self.share >= NEARLY_ALL or (self.pareto_k <= self.good_k and self.share >= LEAST_SHARE))
 
     def resample(self, key: jax.Array, num_draws: int | None = None) -> Posterior:
         """Draws of equal weight, taken in proportion to theirs as evenly as can be: a posterior like any other.
@@ -88,9 +104,8 @@ class ImportanceWeights:
 
     def __repr__(self) -> str:
         return (
-            f"ImportanceWeights(num_draws={len(self.log_ratios)}, pareto_k={self.pareto_k:.2f} "
-            f"({'reliable' if self.reliable else 'NOT RELIABLE'} up to {self.good_k:.2f}), "
-            f"effective_draws={self.effective_draws:.0f})"
+            f"ImportanceWeights(num_draws={len(self.log_ratios)}, pareto_k={self.pareto_k:.2f}, "
+            f"effective_draws={self.effective_draws:.0f}: {'reliable' if self.reliable else 'NOT RELIABLE'})"
         )
 
 

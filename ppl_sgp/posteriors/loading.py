@@ -7,7 +7,7 @@ from typing import Any
 
 from ..sites.row_models import of_rows
 from ..statistics.kept_rows import Rows
-from ..statistics.statistics import SufficientStatistics
+from ..statistics.statistics import KINDS, SufficientStatistics
 from ..statistics.storage import read
 from .posterior import Posterior, posterior
 from .site_draws import StoredDraws
@@ -38,12 +38,12 @@ def load_posterior(path: Any, model: Callable[..., Any] | None = None, *, max_me
     stored = parts.get("posterior")
     if not isinstance(stored, StoredPosterior):
         raise ValueError(f"{path} holds {sorted(parts)}, not a posterior as its `save` writes it.")
-    kind = Rows if "rows" in parts else SufficientStatistics
-    data = kind.of_parts(parts, path)
+    kinds = {"rows": Rows, **KINDS}
+    data = next((kinds[name] for name in parts if name in kinds), SufficientStatistics).of_parts(parts, path)
     if stored.parameters is not None:
         draws = StoredDraws(data, stored.parameters)
         run = stored.run.run(model, data)
-        return Posterior(run, draws, stored.site, stored.latent, max_memory, parts.get("weights"))
+        return Posterior(run, draws, stored.site, stored.latent, max_memory, parts.get("draw_weights"))
     if model is None:
         raise ValueError(
             f"{path} has draws of a model that observes rows by a distribution of its own, which files do not keep: "

@@ -174,10 +174,10 @@ def importance_weights(
     Each draw θ gets weights w of the basis from their Gaussian posterior (and parameters of the likelihood given them),
     so that draws have the density ``p(θ) p(w | θ) exp Q(w)``, Q being the expansion. Their importance ratios with respect
     to the exact posterior are ``p(y | w)/exp Q(w)``, which depend on w alone: one pass over the rows for all draws,
-    O(n·m) each. Ratios are Pareto-smoothed (Vehtari et al. 2024), and their tail index ``pareto_k`` says whether the
-    corrected draws are to be believed.
+    O(n·m) each. Ratios are Pareto-smoothed (Vehtari et al. 2024). Whether corrected draws are to be believed, ``reliable``,
+    their tail index ``pareto_k`` and the share of effective draws say together.
 
-    Where it is above ``good_k``: compress the likelihood again around the posterior that was found (``compress_likelihood``
+    Where they are not: compress the likelihood again around the posterior that was found (``compress_likelihood``
     with its reference prior), or more than once; with few events or few rows sample the exact model,
     :func:`~ppl_sgp.explicit_model`.
 

@@ -31,5 +31,5 @@ def write_posterior(posterior: Posterior, path: Any) -> None:
     # What a model of rows says of them only the model knows.
     parameters = None if posterior.draws.row_outcomes() is not None else posterior.parameters()
     stored = StoredPosterior(run, parameters, posterior.site, tuple(posterior.latent_names))
-    weights = {"weights": posterior.weights} if posterior.is_weighted else {}
+    weights = {"draw_weights": posterior.weights} if posterior.is_weighted else {}
     write(path, {"posterior": stored, **weights, **parts})

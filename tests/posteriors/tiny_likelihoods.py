@@ -13,12 +13,12 @@ from scipy.special import gammaln, log_expit, logsumexp
 import ppl_sgp as sgp
 
 SCALES = np.exp(np.linspace(-1.5, 1.5, 13))
-#: log prior of the scales, a log-normal on an even grid of logarithms.
-LOG_PRIOR = -0.5 * np.log(SCALES) ** 2
+#: log prior of the scales, a log-normal of width 0.4 on an even grid of logarithms.
+LOG_PRIOR = -0.5 * (np.log(SCALES) / 0.4) ** 2
 
 
 def model(stats):
-    scale = numpyro.sample("scale", dist.LogNormal(0.0, 1.0))
+    scale = numpyro.sample("scale", dist.LogNormal(0.0, 0.4))
     sgp.observe("y", stats, sgp.DiagonalPrior(scale))
 
 
@@ -49,7 +49,7 @@ class Tiny(NamedTuple):
         """Weights (g, 2), and log p(y | w) of the kept rows there."""
         centre = np.asarray(self.stats.centre.mean)
         spread = np.linalg.norm(np.asarray(self.stats.centre.factor), axis=1)
-        axes = [c + np.maximum(8 * s, 3.0) * np.linspace(-1, 1, 161) for c, s in zip(centre, spread, strict=True)]
+        axes = [c + (8 * s + 4) * np.linspace(-1, 1, 241) for c, s in zip(centre, spread, strict=True)]
         w = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, 2)
         return w, self.rows_log_density(w)[:, keep].sum(axis=1)
 

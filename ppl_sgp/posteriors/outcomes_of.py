@@ -119,7 +119,9 @@ def chosen_rows(num_rows: int, rows: Any, owner: str) -> np.ndarray:
 
 
 def _prediction(posterior: Posterior, outcomes: Outcomes, at: Any, num_rows: int) -> OutcomePrediction:
-    return OutcomePrediction(outcomes, at, num_rows, posterior.weights, posterior.max_memory)
+    prediction = OutcomePrediction(outcomes, at, num_rows, posterior.weights, posterior.max_memory)
+    prediction.shape  # noqa: B018 - rows that cannot be predicted are refused here, not when first asked of
+    return prediction
 
 
 def _offsets(offset: Any, num_rows: int, owner: str) -> np.ndarray | None:

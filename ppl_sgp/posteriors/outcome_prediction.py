@@ -134,16 +134,19 @@ class OutcomePrediction:
         :param y: numbers, in the shape of :attr:`mean`.
         """
         y = np.broadcast_to(np.asarray(y, dtype=np.float64), self.shape)
+        result = np.empty(self.shape)
+        for rows, values in self._asked(self.below(y), 3, by_row=(np.maximum(y, 0) if self.is_discrete else y,)):
+            result[rows] = self._averaged(values)
+        return np.where(y < 0, 0.0, np.minimum(result, 1.0)) if self.is_discrete else result
+
+    def below(self, y: np.ndarray) -> Question:
+        """The question for ``P(Y ≤ y)``: where a distribution does not know it, probabilities are summed."""
         if self._outcomes.knows(questions.has_distribution_function, self._first):
-            result = np.empty(self.shape)
-            for rows, values in self._asked(questions.DISTRIBUTION_FUNCTION, 3, by_row=(np.maximum(y, 0) if self.is_discrete else y,)):
-                result[rows] = self._averaged(values)
-            return np.where(y < 0, 0.0, result) if self.is_discrete else result
+            return questions.DISTRIBUTION_FUNCTION
         self._require_discrete("distribution_function")
-        largest = int(np.clip(y.max(), 0, MOST_VALUES - 1))
-        below = np.cumsum(self.probabilities_of(np.arange(largest + 1)), axis=-1)
-        found = np.take_along_axis(below, np.clip(y, 0, largest).astype(int)[..., None], axis=-1)[..., 0]
-        return np.where(y < 0, 0.0, np.minimum(found, 1.0))
+        # A power of two: predictions of different largest counts share their programs.
+        largest = 2 ** int(np.ceil(np.log2(np.clip(np.max(y), 1, MOST_VALUES - 1) + 1))) - 1
+        return questions.summed_up_to(largest)
 
     def quantiles(self, probabilities: Any) -> np.ndarray:
         """Quantiles of y: of counts the least value whose distribution function reaches the probability.

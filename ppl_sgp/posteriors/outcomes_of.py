@@ -11,7 +11,6 @@ import numpy as np
 from .._internal import checks
 from .._internal.random import host_generator
 from ..expansion.compressed_likelihood import CompressedLikelihood
-from . import questions
 from .arviz_compat import smoothed_log_weights
 from .latents import given_weights, of_weights
 from .likelihood_outcomes import LikelihoodOutcomes
@@ -99,7 +98,7 @@ def outcome_pit(
     prediction, y_rows = left_out_outcomes(posterior, X, y, row_weights, offset, None, "loo_pit")
     density = prediction.by_draw(y_rows)
     outcome = posterior.outcomes.outcome(y_rows)  # type: ignore[union-attr]
-    below = prediction.by_draw(outcome, questions.DISTRIBUTION_FUNCTION)
+    below = prediction.by_draw(outcome, prediction.below(outcome))
     if prediction.is_discrete:
         uniform = host_generator(key, "loo_pit").random(outcome.shape)
         below = below - uniform * np.exp(density)

@@ -7,6 +7,7 @@ distribution of f is known, it is asked at each node of a quadrature over f, and
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -79,6 +80,12 @@ def _distribution_function(given: Conditional, y: Any) -> jax.Array:
     return given.distribution.cdf(_spread(given.distribution, y))
 
 
+def _summed_up_to(largest: int, given: Conditional, y: Any) -> jax.Array:
+    logs = jnp.moveaxis(_log_probabilities(given, jnp.arange(largest + 1)), -1, 0)
+    reached = jnp.arange(largest + 1).reshape(-1, *[1] * jnp.ndim(y)) <= jnp.asarray(y)[None]
+    return jnp.sum(jnp.where(reached, jnp.exp(logs), 0.0), axis=0)
+
+
 def _log_probabilities(given: Conditional, values: Any) -> jax.Array:
     fn = given.distribution
 
@@ -110,6 +117,12 @@ DISTRIBUTION_FUNCTION = Question(_distribution_function, averages, by_row=True)
 LOG_PROBABILITIES = Question(_log_probabilities, log_averages)
 #: The largest value of each row, of distributions that are :func:`is_finite`.
 LARGEST_VALUE = Question(_largest_value, lambda answers, log_weights: answers[0])
+
+
+@functools.cache
+def summed_up_to(largest: int) -> Question:
+    """``P(Y ≤ y)`` of each row, of y up to a largest one, by summing probabilities."""
+    return Question(functools.partial(_summed_up_to, largest), averages, by_row=True)
 
 
 def has_distribution_function(fn: dist.Distribution) -> bool:

@@ -116,7 +116,7 @@ class LikelihoodOutcomes(Outcomes):
         latents = rows.latents
         root = latents.root
         widest = float(np.sqrt(np.max(np.sum(root**2, axis=-1), initial=0.0)))
-        nodes, log_weights = rule_for(root.shape[-1], widest)
+        nodes, log_weights = rule_for(root.shape[-1], widest, self._data.likelihood.is_smooth)
         with jax.enable_x64(True):
             answers = _answers(
                 question,

@@ -16,31 +16,33 @@ from ..likelihoods.expected import gauss_hermite
 #: of five; evenly spaced 128 err by 1e-10).
 NARROW, NARROW_NODES = 0.3, 20
 EACH = ((0.3, 8), (1.0, 16), (2.0, 24))
+WIDE_EACH = 32
 #: Evenly spaced nodes for one predictor of a standard deviation up to this, and how far out they lie.
 MIDDLE, MIDDLE_NODES, MIDDLE_FARTHEST = 2.0, 128, 9.0
 #: The most nodes of a product of rules; beyond them points of Sobol.
 MOST_NODES = 1024
 
 
-def rule_for(dimension: int, widest: float) -> tuple[np.ndarray, np.ndarray]:
+def rule_for(dimension: int, widest: float, is_smooth: bool = True) -> tuple[np.ndarray, np.ndarray]:
     """Nodes (Q, dimension) and log weights (Q,) to average over a standard normal.
 
     :param widest: the largest standard deviation that they will be multiplied by.
+    :param is_smooth: whether the log density has derivatives: at a kink rules of high order are no better than others.
     """
     if widest == 0:
         return np.zeros((1, dimension)), np.zeros(1)
     if dimension == 1:
-        if widest <= NARROW:
+        if widest <= NARROW and is_smooth:
             nodes, weights = gauss_hermite(NARROW_NODES)
             return nodes[:, None], np.log(weights)
-        if widest <= MIDDLE:
+        if widest <= MIDDLE and is_smooth:
             nodes = np.linspace(-MIDDLE_FARTHEST, MIDDLE_FARTHEST, MIDDLE_NODES)
             weights = norm.pdf(nodes)
             return nodes[:, None], np.log(weights / weights.sum())
         nodes, weights = normal_rule(1)
         return nodes, np.log(weights)
-    counts = [count for up_to, count in EACH if widest <= up_to]
-    if counts and counts[0] ** dimension <= MOST_NODES:
+    counts = [count for up_to, count in EACH if widest <= up_to and is_smooth] or [WIDE_EACH]
+    if counts[0] ** dimension <= MOST_NODES:
         return _product(dimension, counts[0])
     return _spread(dimension)
 

@@ -61,8 +61,8 @@ from .posteriors.averaging import AveragedPrediction, average_predictions
 from .posteriors.importance import ImportanceWeights
 from .posteriors.loading import load_posterior
 from .posteriors.one_line import importance_weights, kernel_draws, kernel_error, leave_one_out, predict, to_arviz
-from .posteriors.posterior import Posterior, posterior
 from .posteriors.outcome_prediction import OutcomePrediction
+from .posteriors.posterior import Posterior, posterior
 from .posteriors.prediction import Prediction
 from .posteriors.to_arviz import EXTRA_FIELDS
 from .priors import BlockPrior, DensePrior, DiagonalPrior, HouseholderPrior, KroneckerPrior, WeightPrior

@@ -43,9 +43,7 @@ def log_likelihoods(
         for first in range(0, S, batch):
             draws = slice(first, first + batch)
             eta = np.zeros((len(weights[draws]), size, K))
-            eta[:, : len(Phi)] = np.moveaxis(
-                (weights[draws].reshape(-1, m) @ Phi.T).reshape(-1, K, len(Phi)), 1, 2
-            )
+            eta[:, : len(Phi)] = np.moveaxis((weights[draws].reshape(-1, m) @ Phi.T).reshape(-1, K, len(Phi)), 1, 2)
             total[draws] += _summed(likelihood, eta, *filled, omega, parameters[draws])
     return total
 

@@ -99,7 +99,6 @@ class ArraySource(Source):
     def sums(self, point: Point, bar: tqdm) -> Sums:
         return sum_rows(self.basis, self.rows, point, chunk_size=self._size, bar=bar, single=self.single)
 
-
     def total(self, of: Callable[[LikelihoodRows], np.ndarray], bar: tqdm) -> np.ndarray:
         size = default_chunk_size(self.basis) if self._size is None else self._size
         total = np.zeros(())
@@ -151,7 +150,6 @@ class ChunkSource(Source):
             bar.update(len(rows.X))
         assert total is not None
         return total
-
 
     def total(self, of: Callable[[LikelihoodRows], np.ndarray], bar: tqdm) -> np.ndarray:
         total = np.zeros(())

@@ -66,7 +66,7 @@ class ImportanceWeights:
 
     @property
     def good_k(self) -> float:
-        """The largest tail index that is reliable with so many draws, ``min(1 − 1/log₁₀ S, 0.7)`` (Vehtari et al. 2024)."""
+        """The largest tail index to rely on with so many draws, ``min(1 − 1/log₁₀ S, 0.7)`` (Vehtari et al. 2024)."""
         return good_k(len(self.log_ratios))
 
     @property
@@ -89,7 +89,9 @@ class ImportanceWeights:
         :param key: a JAX random key.
         :param num_draws: how many; default as many as there are. Draws of large weights are taken several times.
         """
-        count = len(self.log_ratios) if num_draws is None else checks.whole_number("num_draws", num_draws, 1, "resample")
+        count = (
+            len(self.log_ratios) if num_draws is None else checks.whole_number("num_draws", num_draws, 1, "resample")
+        )
         chosen = evenly_chosen(host_generator(key, "resample"), self.posterior.weights, count)
         weighted = self.posterior
         return type(weighted)(

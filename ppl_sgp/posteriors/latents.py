@@ -31,7 +31,7 @@ class LatentDraws(NamedTuple):
 
     def at(self, Phi: np.ndarray, lacking: np.ndarray, offset: np.ndarray | None) -> Latents:
         """Predictors and parameters at rows with features (n, m), which lack unit variances (parts, n)."""
-        b, K, m = self.loc.shape
+        b, K, _ = self.loc.shape
         n, p = len(Phi), self.parameter_loc.shape[1]
         mean, covariance = np.zeros((b, n, K + p)), np.zeros((b, n, K + p, K + p))
         mean[:, :, :K] = np.einsum("nm,bkm->bnk", Phi, self.loc)
@@ -98,7 +98,7 @@ class Latents(NamedTuple):
 
 
 def of_weights(data: CompressedLikelihood, loc: np.ndarray, factor: np.ndarray, amplitude: np.ndarray) -> LatentDraws:
-    """Draws of the posterior of the weights, (b, K·m) with a factor (b, K·m, r) or deviations (b, K·m), with parameters.
+    """Draws of the posterior of the weights, (b, K·m), with a factor (b, K·m, r) or deviations (b, K·m).
 
     Parameters of the likelihood are normal given the weights: ``λ = loc + slope·w + factor·z``.
     """
@@ -112,9 +112,7 @@ def of_weights(data: CompressedLikelihood, loc: np.ndarray, factor: np.ndarray, 
         parameter_loc = np.asarray(data.parameters.mean(loc))
         shared, alone = slope @ factor, np.broadcast_to(own, (b, *own.shape))
         parameter_factor = np.concatenate([shared, alone], axis=-1)
-    return LatentDraws(
-        loc.reshape(b, K, m), factor.reshape(b, K, m, -1), parameter_loc, parameter_factor, amplitude
-    )
+    return LatentDraws(loc.reshape(b, K, m), factor.reshape(b, K, m, -1), parameter_loc, parameter_factor, amplitude)
 
 
 def given_weights(data: CompressedLikelihood, weights: np.ndarray, parameters: np.ndarray | None) -> LatentDraws:

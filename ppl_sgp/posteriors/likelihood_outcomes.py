@@ -177,7 +177,7 @@ def _answers(
 
     by_row = 0 if question.by_row else None
     rows = jax.vmap(of_row, in_axes=(0, 0, None if given is None else 0, by_row))
-    return jax.lax.map(lambda each: rows(*each, given, values), latents)
+    return jax.lax.map(lambda each: rows(each[0], each[1], given, values), latents)
 
 
 @jax.jit

@@ -33,7 +33,7 @@ class ModelOutcomes(Outcomes):
     ) -> None:
         self.model, self.site, self.num_draws, self._data = model, site, num_draws, data
         self._latent = latent
-        self._programs: dict[Question, Compiled] = {}
+        self._programs: dict[Any, Compiled] = {}
 
     @property
     def input_dim(self) -> int:
@@ -54,8 +54,8 @@ class ModelOutcomes(Outcomes):
         X, offset, given, row_weights = rows
         if offset is not None or given is not None or row_weights is not None:
             raise ValueError(
-                "`offset`, `given` and `row_weights` are of compressed likelihoods; all that rows of this model have is in the "
-                "columns of its inputs."
+                "`offset`, `given` and `row_weights` are of compressed likelihoods; all that rows of this model have "
+                "is in the columns of its inputs."
             )
         without = Rows(X, None)
         found = jax.eval_shape(lambda: _latent_values(self.model, without))
@@ -132,6 +132,4 @@ def _draw(fn: dist.Distribution, key: jax.Array) -> jax.Array:
 
 def _latent_values(model: Callable[..., Any], rows: Rows) -> dict[str, Any]:
     trace = draw_once(model, rows)
-    return {
-        name: site["value"] for name, site in trace.items() if site["type"] == "sample" and not site["is_observed"]
-    }
+    return {name: site["value"] for name, site in trace.items() if site["type"] == "sample" and not site["is_observed"]}

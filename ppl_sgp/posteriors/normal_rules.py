@@ -12,8 +12,8 @@ from ..likelihoods.expected import gauss_hermite
 
 #: Largest standard deviation, and nodes, of Gauss-Hermite rules for one predictor and of those for each of several.
 #: Beyond, evenly spaced nodes for one: for likelihoods that are narrow beside the spread of the predictor they converge
-#: far sooner (errors of log densities at a standard deviation of 2: 2e-5 with 20 nodes for the logistic, 0.4 for a count
-#: of five; evenly spaced 128 err by 1e-10).
+#: far sooner (errors of log densities at a standard deviation of 2: 2e-5 with 20 nodes for the logistic, 0.4 for a
+#: count of five; evenly spaced 128 err by 1e-10).
 NARROW, NARROW_NODES = 0.3, 20
 EACH = ((0.3, 8), (1.0, 16), (2.0, 24))
 WIDE_EACH = 32

@@ -72,8 +72,8 @@ def predict(
     :param given: of a likelihood whose rows are more than an outcome, such as successes of known trials, what is known
         of the new ones, in the columns that y has.
     :param max_memory: bytes that intermediate results may take; draws are batched to fit.
-    :return: :class:`~ppl_sgp.Prediction`; of a compressed likelihood, and of a model that observes rows by a distribution
-        of its own (:func:`~ppl_sgp.posterior`), :class:`~ppl_sgp.OutcomePrediction`, of y.
+    :return: :class:`~ppl_sgp.Prediction`; of a compressed likelihood, and of a model that observes rows by a
+        distribution of its own (:func:`~ppl_sgp.posterior`), :class:`~ppl_sgp.OutcomePrediction`, of y.
     :raises ValueError: if the model, the draws and the inputs do not fit together.
 
     .. doctest::
@@ -172,10 +172,10 @@ def importance_weights(
     """Correct a compressed model, and certify it: importance weights of its draws against the exact likelihood.
 
     Each draw θ gets weights w of the basis from their Gaussian posterior (and parameters of the likelihood given them),
-    so that draws have the density ``p(θ) p(w | θ) exp Q(w)``, Q being the expansion. Their importance ratios with respect
-    to the exact posterior are ``p(y | w)/exp Q(w)``, which depend on w alone: one pass over the rows for all draws,
-    O(n·m) each. Ratios are Pareto-smoothed (Vehtari et al. 2024). Whether corrected draws are to be believed, ``reliable``,
-    their tail index ``pareto_k`` and the share of effective draws say together.
+    so that draws have the density ``p(θ) p(w | θ) exp Q(w)``, Q being the expansion. Their importance ratios with
+    respect to the exact posterior are ``p(y | w)/exp Q(w)``, which depend on w alone: one pass over the rows for all
+    draws, O(n·m) each. Ratios are Pareto-smoothed (Vehtari et al. 2024). Whether corrected draws are to be believed,
+    ``reliable``, their tail index ``pareto_k`` and the share of effective draws say together.
 
     Where they are not: compress the likelihood again around the posterior that was found (``compress_likelihood``
     with its reference prior), or more than once; with few events or few rows sample the exact model,
@@ -184,8 +184,8 @@ def importance_weights(
     :param model: the NumPyro model, of one argument: the statistics.
     :param samples: the ``MCMC`` after its run, or draws by site name.
     :param statistics: from :func:`~ppl_sgp.compress_likelihood`.
-    :param X: the rows that were compressed, as ``compress_likelihood`` takes them: arrays, chunks, tables, Dask; likewise
-        ``y``, ``row_weights`` and ``offset``.
+    :param X: the rows that were compressed, as ``compress_likelihood`` takes them: arrays, chunks, tables, Dask;
+        likewise ``y``, ``row_weights`` and ``offset``.
     :param key: a JAX random key, for the weights of the basis.
     :param draws_each: how many weights of the basis each draw of hyperparameters gets.
     :param site: name of the observed site, if the model has several.

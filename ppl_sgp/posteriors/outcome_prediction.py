@@ -7,7 +7,6 @@ from functools import cached_property
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from scipy.special import logsumexp
 
@@ -28,8 +27,8 @@ FIRST_DRAWS = 50
 class OutcomePrediction:
     """A posterior predictive of y of any likelihood; made by :func:`~ppl_sgp.predict`.
 
-    Of each row it is the mixture, over posterior draws, of the likelihood averaged over f: by quadrature where f given a
-    draw is normal, and nothing is plugged in. Everything is computed when first asked for.
+    Of each row it is the mixture, over posterior draws, of the likelihood averaged over f: by quadrature where f given
+    a draw is normal, and nothing is plugged in. Everything is computed when first asked for.
 
     :param outcomes: the distributions of y, a draw each.
     :param at: what they need of the rows of a slice.
@@ -105,7 +104,7 @@ class OutcomePrediction:
         values = np.asarray(values, dtype=np.int64)
         if values.ndim != 1 or len(values) > MOST_VALUES:
             raise ValueError(
-                f"probabilities_of: `values` must be a list of at most {MOST_VALUES} integers; got shape {values.shape}."
+                f"probabilities_of: `values` must be a list of {MOST_VALUES} integers at most; got {values.shape}."
             )
         found = np.empty((*self.shape, len(values)))
         for rows, logs in self._asked(questions.LOG_PROBABILITIES, 2 * len(values), values):

@@ -34,7 +34,10 @@ class NewRows(NamedTuple):
 
     def take(self, rows: slice) -> NewRows:
         """Chosen rows."""
-        return NewRows(*(None if part is None else part[rows] for part in self))
+        offset, given, row_weights = (
+            None if part is None else part[rows] for part in (self.offset, self.given, self.row_weights)
+        )
+        return NewRows(self.X[rows], offset, given, row_weights)
 
 
 class Outcomes(abc.ABC):

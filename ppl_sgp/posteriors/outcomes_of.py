@@ -80,8 +80,8 @@ def left_out_outcomes(
     if needed > posterior.max_memory:
         raise ValueError(
             f"{owner}: {outcomes.num_draws} draws of {len(chosen)} densities take {needed / 1e9:.1f} GB, over "
-            f"`max_memory` = {posterior.max_memory / 1e9:.1f} GB. Pass some draws, `posterior.spaced(100)`, some `rows` "
-            "at a time, or raise `max_memory`."
+            f"`max_memory` = {posterior.max_memory / 1e9:.1f} GB. Pass some draws, `posterior.spaced(100)`, some "
+            "`rows` at a time, or raise `max_memory`."
         )
     offset, omega = (None if part is None else part[chosen] for part in (offset, omega))
     training = NewRows(X[chosen], offset, y[chosen], omega)
@@ -91,10 +91,8 @@ def left_out_outcomes(
     return prediction, y[chosen]
 
 
-def outcome_pit(
-    posterior: Posterior, X: Any, y: Any, row_weights: Any, offset: Any, key: jax.Array
-) -> np.ndarray:
-    """Leave-one-out PIT values, (1, n); randomised where y is discrete: uniform between ``P(Y < y)`` and ``P(Y ≤ y)``."""
+def outcome_pit(posterior: Posterior, X: Any, y: Any, row_weights: Any, offset: Any, key: jax.Array) -> np.ndarray:
+    """Leave-one-out PIT values, (1, n); where y is discrete uniform between ``P(Y < y)`` and ``P(Y ≤ y)``."""
     prediction, y_rows = left_out_outcomes(posterior, X, y, row_weights, offset, None, "loo_pit")
     density = prediction.by_draw(y_rows)
     outcome = posterior.outcomes.outcome(y_rows)  # type: ignore[union-attr]

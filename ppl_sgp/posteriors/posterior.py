@@ -16,7 +16,6 @@ from ..kernels import Kernel
 from ..sites.row_models import of_rows
 from ..sites.tracing import observed_site
 from ..statistics.statistics import SufficientStatistics
-from .arviz_compat import site_dims
 from .augmentation import Augmentation
 from .functions import ComputedPosteriors
 from .functions_of import functions_of
@@ -28,11 +27,9 @@ from .log_prior import log_densities_at, log_evidence_at
 from .lost_variance import warn_of_lost_variance
 from .mixture import gaussian_log_density
 from .observed_data import Data, training_rows
-from .predict import predict_with
-from .prediction import Prediction
-from .outcome_prediction import OutcomePrediction
 from .outcomes import Outcomes
 from .outcomes_of import left_out_outcomes, outcome_pit, outcomes_of, predicted_outcomes
+from .predict import predict_with
 from .runs import Run, run_of
 from .site_draws import MarginalParameters, ModelDraws, RowDraws, SiteDraws, SiteParameters, latent_draws
 from .stored import write_posterior
@@ -389,5 +386,7 @@ def posterior(
     run = run_of(draws, model, statistics)
     observed = observed_site(model, statistics, site)
     latent = latent_draws(observed, run.samples)
-    draws_of_site = (RowDraws if observed.by_row else ModelDraws)(model, statistics, observed, latent, len(next(iter(run.samples.values()))))
+    draws_of_site = (RowDraws if observed.by_row else ModelDraws)(
+        model, statistics, observed, latent, len(next(iter(run.samples.values())))
+    )
     return Posterior(run, draws_of_site, observed.name, tuple(latent), max_memory)

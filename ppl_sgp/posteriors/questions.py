@@ -1,7 +1,7 @@
 """What is asked of the distribution of y at rows, in programs: densities, moments, probabilities.
 
-A question is asked of a :class:`Conditional`, the distribution of y at rows given all that it depends on. Where only the
-distribution of f is known, it is asked at each node of a quadrature over f, and the question says how answers are joined.
+A question is asked of a :class:`Conditional`, the distribution of y at rows given all that it depends on. Where only
+the distribution of f is known, it is asked at each node of a quadrature over f, and says how answers are joined.
 """
 
 from __future__ import annotations

@@ -9,9 +9,7 @@ from ..expansion.sums import of_rows
 from .outcomes import NewRows
 
 
-def row_sites(
-    data: CompressedLikelihood, Phi: np.ndarray, rows: NewRows
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def row_sites(data: CompressedLikelihood, Phi: np.ndarray, rows: NewRows) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Gradients (n, L), curvatures (n, L, L) and centres (n, L) of rows in their L = K + p predictors and parameters.
 
     As they entered the statistics: at the centre of the expansion, and averaged over it where the expansion was.
@@ -31,6 +29,8 @@ def row_sites(
         covariance = np.einsum("nkr,nlr->nkl", roots, roots)
     parameters = np.zeros(0) if data.parameters is None else np.asarray(data.parameters.mean(centre))
     omega = np.ones(n) if rows.row_weights is None else rows.row_weights
-    _, gradient, curvature = of_rows(data.likelihood, mean, covariance, rows.given, rows.offset, omega, parameters, False)
+    _, gradient, curvature = of_rows(
+        data.likelihood, mean, covariance, rows.given, rows.offset, omega, parameters, False
+    )
     at = np.concatenate([mean, np.broadcast_to(parameters, (n, len(parameters)))], axis=1)
     return gradient, curvature, at

@@ -29,21 +29,20 @@ from .outcomes import Outcomes
 
 
 class SiteParameters(abc.ABC):
-    """The parameters of an observed site at one draw, or of several draws along a first axis of all leaves."""
+    """The parameters of an observed site at one draw, or of several draws along a first axis of all leaves.
 
-    noise_scale: Any
-
-
-class WeightParameters(SiteParameters):
-    """Of a site over compressed data.
-
-    :ivar likelihood_parameters: parameters of the likelihood, unconstrained, shape (p,), where a draw has them; else they
+    :ivar likelihood_parameters: parameters of a likelihood, unconstrained, shape (p,), where a draw has them; else they
         are normal given the weights.
     """
 
-    #: Whether the weights are known.
-    are_given = False
+    noise_scale: Any
     likelihood_parameters: Any = None
+    #: Whether a draw has the weights of the function.
+    are_given = False
+
+
+class WeightParameters(SiteParameters):
+    """Of a site over compressed data."""
 
     @abc.abstractmethod
     def weights(self, statistics: SufficientStatistics) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:

@@ -1,4 +1,4 @@
-"""The exact likelihood of explicit weights, in the coordinates of the Gaussian posterior that an expansion gives them."""
+"""The exact likelihood of explicit weights, in coordinates of the Gaussian posterior that an expansion gives them."""
 
 from __future__ import annotations
 
@@ -131,9 +131,9 @@ def explicit_model(model: Callable[..., Any]) -> ExplicitModel:
     """A model of a compressed likelihood with the exact one: no approximation, O(n·m + m³) a gradient.
 
     The exact fallback where importance weights are not reliable. The site of :func:`~ppl_sgp.observe` gets explicit
-    weights ``w = m_θ + F_θ z``, with the mean and a factor of the covariance of the Gaussian posterior that the expansion
-    gives them at the hyperparameters θ of each step. So z is nearly standard normal, and nearly independent of θ, as far
-    as the expansion is good: trajectories take few leapfrog steps, however strongly the weights are correlated.
+    weights ``w = m_θ + F_θ z``, with the mean and a factor of the covariance of the Gaussian posterior that the
+    expansion gives them at the hyperparameters θ of each step. So z is nearly standard normal, and nearly independent
+    of θ, as far as the expansion is good: trajectories take few leapfrog steps, however strongly the weights are correlated.
 
     Sites: those of the model; ``{name}_whitened`` (K·m,) and, if the likelihood has free parameters,
     ``{name}_parameters_whitened`` (p,), standard normal; deterministic ``{name}_weights``. The joint density has all

@@ -94,7 +94,7 @@ def observed_site(model: Callable[..., Any], data: Any, site: str | None) -> Obs
                 by_row.append(name)
 
     jax.eval_shape(run)
-    if not sites and len(by_row) == 1 and site in (None, by_row[0]) or site in by_row:
+    if (not sites and len(by_row) == 1 and site in (None, by_row[0])) or site in by_row:
         return ObservedSite(site or by_row[0], data, latent, is_density=True, by_row=True)
     if site is None and len(sites) == 1:
         site = next(iter(sites))

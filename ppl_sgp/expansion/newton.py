@@ -18,7 +18,7 @@ from ..likelihoods.likelihood import Likelihood
 from .sums import Point, Sums
 
 #: A Newton step is short if it is less than this many standard deviations of the posterior, all weights together.
-SHORT_STEP = 0.05
+SHORT_STEP = 0.1
 #: Halvings of a step before it is given up.
 MOST_HALVINGS = 30
 #: Share of the objective, and nats, that count as rounding where it falls.

@@ -20,6 +20,7 @@ from .bases.stack import StackedBasis, stack
 from .bases.user import CallableBasis
 from .diagnostics.classification_calibration import calibrate_classification, predictive_entropy
 from .diagnostics.count_calibration import calibrate_counts
+from .diagnostics.likelihood_calibration import likelihood_sbc
 from .diagnostics.marginal_likelihood import MarginalLikelihood, log_marginal_likelihood
 from .diagnostics.regression_calibration import calibrate_regression
 from .diagnostics.relevance_summary import relevance_summary
@@ -178,6 +179,7 @@ __all__ = [
     "kernel_error",
     "latent",
     "leave_one_out",
+    "likelihood_sbc",
     "likelihoods",
     "load_posterior",
     "log_evidence",

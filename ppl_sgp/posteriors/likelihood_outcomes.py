@@ -13,13 +13,13 @@ import numpyro.distributions as dist
 
 from .._internal.random import host_generator
 from ..expansion.compressed_likelihood import CompressedLikelihood
+from ..expansion.row_sites import row_sites
 from ..likelihoods.likelihood import Likelihood
 from .latents import LatentDraws, Latents
 from .normal_rules import MOST_NODES, rule_for
 from .outcomes import NewRows, Outcomes
 from .predict import prediction_inputs
 from .questions import Conditional, Question
-from .row_sites import row_sites
 
 
 class LatentRows:
@@ -89,7 +89,7 @@ class LikelihoodOutcomes(Outcomes):
             return found
 
         def without() -> Latents:
-            sites = row_sites(self._data, found.Phi, rows)
+            sites = row_sites(self._data, found.Phi, rows.given, rows.offset, rows.row_weights)
             return self.latent_draws.at(found.Phi, found.lacking, rows.offset).without(*sites)
 
         return LatentRows(rows, found.Phi, found.lacking, without)

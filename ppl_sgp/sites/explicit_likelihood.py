@@ -17,10 +17,12 @@ from numpyro.distributions import constraints
 from numpyro.infer.reparam import Reparam
 from numpyro.util import is_prng_key
 
+from .._internal import checks
 from .._internal.batching import full_precision
 from .._internal.pytree import pytree_dataclass
 from ..evidence import joint
 from ..expansion.compressed_likelihood import CompressedLikelihood
+from ..expansion.row_sites import row_sites
 from ..expansion.sources import ArraySource
 from ..priors import WeightPrior
 from .observed_distribution import ObservedDistribution
@@ -36,6 +38,8 @@ class ExplicitRows:
     :param y: outcomes, (n,) or (n, columns).
     :param offset: (n,) or (n, K), or ``None``.
     :param row_weights: (n,), or ``None``.
+    :param terms: quadratic terms of the rows: gradients (n, L), curvatures (n, L, L) and centres (n, L) in their
+        predictors and parameters, and log densities at the centres, (n,).
     """
 
     statistics: CompressedLikelihood
@@ -43,15 +47,31 @@ class ExplicitRows:
     y: Any
     offset: Any
     row_weights: Any
+    terms: Any
 
-    def predictors(self, weights: Any) -> jax.Array:
-        """Predictors of all rows, (n,) or (n, K), at weights (K·m,). O(n·m·K)."""
+    def predictors(self, weights: Any, index: Any = slice(None)) -> jax.Array:
+        """Predictors of rows, (n,) or (n, K), at weights (K·m,). O(n·m·K)."""
         by_latent = self.statistics.weights_by_latent(weights)
         with full_precision():
-            eta = jnp.asarray(self.features, weights.dtype) @ by_latent.T
+            eta = jnp.asarray(self.features, weights.dtype)[index] @ by_latent.T
         if self.offset is not None:
-            eta = eta + jnp.asarray(self.offset, weights.dtype).reshape(eta.shape[0], -1)
+            eta = eta + jnp.asarray(self.offset, weights.dtype)[index].reshape(eta.shape[0], -1)
         return eta[:, 0] if self.statistics.num_latents == 1 else eta
+
+    def log_prob(self, y: Any, weights: Any, parameters: Any, index: Any = slice(None)) -> jax.Array:
+        """Log densities of outcomes of rows, times their weights."""
+        y = jnp.asarray(y, weights.dtype)[index]
+        logs = self.statistics.likelihood.log_prob(self.predictors(weights, index), y, parameters)
+        return logs if self.row_weights is None else logs * jnp.asarray(self.row_weights, weights.dtype)[index]
+
+    def differences(self, weights: Any, parameters: Any, index: Any) -> jax.Array:
+        """Log densities of rows less the quadratic terms that they have in the expansion; none at its centre."""
+        gradient, curvature, centre, value = (jnp.asarray(term, weights.dtype)[index] for term in self.terms)
+        eta = self.predictors(weights, index).reshape(len(centre), -1)
+        free = jnp.broadcast_to(parameters, (len(centre), parameters.shape[0]))
+        distance = jnp.concatenate([eta, free], axis=1) - centre
+        pull = gradient - 0.5 * jnp.einsum("nij,nj->ni", curvature, distance)
+        return self.log_prob(self.y, weights, parameters, index) - value - jnp.sum(pull * distance, axis=1)
 
 
 def explicit_rows(
@@ -74,7 +94,12 @@ def explicit_rows(
             "rows that were compressed."
         )
     features = statistics.basis.host_features(np.asarray(rows.X, dtype=np.float64))
-    return ExplicitRows(statistics, features, rows.y, rows.offset, rows.row_weights)
+    terms = row_sites(statistics, features, rows.y, rows.offset, rows.row_weights)
+    K, centre, omega = statistics.num_latents, terms[2], 1.0 if rows.row_weights is None else rows.row_weights
+    with jax.enable_x64(True):
+        eta = centre[:, 0] if K == 1 else centre[:, :K]
+        value = omega * np.asarray(statistics.likelihood.log_prob(eta, rows.y, centre[0, K:]))
+    return ExplicitRows(statistics, features, rows.y, rows.offset, rows.row_weights, (*terms, value))
 
 
 class ExplicitLikelihood(ObservedDistribution):
@@ -108,11 +133,7 @@ class ExplicitLikelihood(ObservedDistribution):
 
     def log_prob(self, value: Any) -> jax.Array:
         """``log p(y | w, λ)``, nats; −∞ where it cannot be represented."""
-        likelihood, dtype = self.data.likelihood, self.weights.dtype
-        logs = likelihood.log_prob(self.rows.predictors(self.weights), jnp.asarray(value, dtype), self.parameters)
-        if self.rows.row_weights is not None:
-            logs = logs * jnp.asarray(self.rows.row_weights, dtype)
-        total = jnp.sum(logs)
+        total = jnp.sum(self.rows.log_prob(value, self.weights, self.parameters))
         return jnp.where(jnp.isnan(total), -jnp.inf, total)
 
     def sample(self, key: jax.Array, sample_shape: tuple[int, ...] = ()) -> jax.Array:
@@ -127,19 +148,27 @@ class ExplicitLikelihood(ObservedDistribution):
         return columns.at[..., 0].set(drawn.astype(columns.dtype))
 
 
-def explicit_model(model: Callable[..., Any]) -> ExplicitModel:
+def explicit_model(model: Callable[..., Any], subsample_size: int | None = None) -> ExplicitModel:
     """A model of a compressed likelihood with the exact one: no approximation, O(n·m + m³) a gradient.
 
     The exact fallback where importance weights are not reliable. The site of :func:`~ppl_sgp.observe` gets explicit
     weights ``w = m_θ + F_θ z``, with the mean and a factor of the covariance of the Gaussian posterior that the
     expansion gives them at the hyperparameters θ of each step. So z is nearly standard normal, and nearly independent
-    of θ, as far as the expansion is good: trajectories take few leapfrog steps, however strongly the weights are correlated.
+    of θ, as far as the expansion is good: trajectories take few leapfrog steps, however strongly the weights are
+    correlated.
+
+    With ``subsample_size`` each value sees so many rows, of a plate ``{name}_rows``, for NumPyro's
+    ``HMCECS``: the expansion of all rows is known, and only the difference of the rows in sight from their quadratic
+    terms is scaled up. Without a proxy it samples the posterior of the estimated likelihood, which is off by half the
+    variance of that difference, at O(b·m + m³) for b rows. What follows from its draws is asked of the model without
+    ``subsample_size``, whose sites are the same.
 
     Sites: those of the model; ``{name}_whitened`` (K·m,) and, if the likelihood has free parameters,
     ``{name}_parameters_whitened`` (p,), standard normal; deterministic ``{name}_weights``. The joint density has all
     constants.
 
     :param model: a NumPyro model of one argument, a compressed likelihood, that observes it by ``sgp.observe``.
+    :param subsample_size: how many rows each value sees; default all.
     :return: the same model of :func:`explicit_rows`.
 
     .. doctest::
@@ -156,7 +185,9 @@ def explicit_model(model: Callable[..., Any]) -> ExplicitModel:
         >>> log_density(sgp.explicit_model(model), (rows,), {}, {"y_whitened": np.zeros(8)})[0].shape
         ()
     """
-    return ExplicitModel(model)
+    if subsample_size is not None:
+        checks.whole_number("subsample_size", subsample_size, 1, "explicit_model")
+    return ExplicitModel(model, subsample_size)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -164,6 +195,7 @@ class ExplicitModel:
     """A model of :class:`ExplicitRows`; made by :func:`explicit_model`."""
 
     model: Callable[..., Any]
+    subsample_size: int | None = None
 
     def __call__(self, rows: ExplicitRows) -> Any:
         """The model with explicit weights."""
@@ -175,7 +207,9 @@ class ExplicitModel:
 
         def config(site: dict[str, Any]) -> Reparam | None:
             fn = site["fn"]
-            return _Explicit(rows) if isinstance(fn, SparseGP) and fn.data is rows.statistics else None
+            if not isinstance(fn, SparseGP) or fn.data is not rows.statistics:
+                return None
+            return _Explicit(rows, self.subsample_size)
 
         with handlers.reparam(config=config):
             return self.model(rows.statistics)
@@ -184,8 +218,8 @@ class ExplicitModel:
 class _Explicit(Reparam):
     """The site of marginalised weights as one of explicit weights."""
 
-    def __init__(self, rows: ExplicitRows) -> None:
-        self.rows = rows
+    def __init__(self, rows: ExplicitRows, subsample_size: int | None) -> None:
+        self.rows, self.subsample_size = rows, subsample_size
 
     def __call__(self, name: str, fn: Any, obs: Any) -> tuple[Any, Any]:
         statistics = self.rows.statistics
@@ -207,7 +241,13 @@ class _Explicit(Reparam):
             for each, value in statistics.likelihood.constrained(parameters).items():
                 numpyro.deterministic(each, value)
         numpyro.factor(f"{name}_prior", log_volume)
-        return ExplicitLikelihood(self.rows, weights, parameters), self.rows.y
+        if self.subsample_size is None:
+            return ExplicitLikelihood(self.rows, weights, parameters), self.rows.y
+        expansion = statistics.log_likelihood(weights, None if posterior is None else parameters)
+        numpyro.factor(f"{name}_expansion", expansion)
+        with numpyro.plate(f"{name}_rows", len(self.rows.features), subsample_size=self.subsample_size) as index:
+            numpyro.factor(f"{name}_difference", self.rows.differences(weights, parameters, index))
+        return None, obs
 
 
 def explicit_weights(statistics: CompressedLikelihood, prior: WeightPrior, z: jax.Array) -> tuple[jax.Array, jax.Array]:

@@ -6,6 +6,8 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+import jax.numpy as jnp
+
 from ..statistics.kept_rows import Rows
 
 
@@ -17,7 +19,8 @@ class OfRows:
 
     def __call__(self, rows: Rows) -> Any:
         """The model, of these inputs and outputs."""
-        return self.model(rows.X, rows.y)
+        # As samplers hand them over: models may index them by arrays of JAX.
+        return self.model(jnp.asarray(rows.X), None if rows.y is None else jnp.asarray(rows.y))
 
     def __hash__(self) -> int:
         return hash((OfRows, self.model))

@@ -135,3 +135,15 @@ def test_what_has_no_expansion_is_refused(ordinary):
         gaussian.importance_weights(rows.X, rows.y)
     with pytest.raises(ValueError, match="5 draws are too few"):
         plain.take(slice(0, 5)).importance_weights(rows.X, rows.y)
+
+
+def test_rows_of_dask_and_tables_give_the_same(ordinary):
+    da = pytest.importorskip("dask.array")
+    pd = pytest.importorskip("pandas")
+    rows, plain, _ = ordinary
+    few, key = plain.take(slice(0, 30)), jax.random.key(5)
+    whole = few.importance_weights(rows.X, rows.y, key=key).log_ratios
+    blocks = da.from_array(rows.X, chunks=(13, 1)), da.from_array(rows.y, chunks=13)
+    np.testing.assert_allclose(few.importance_weights(*blocks, key=key).log_ratios, whole, atol=1e-9)
+    table = sgp.table_chunks(pd.DataFrame({"x": rows.X[:, 0], "y": rows.y}), ["x"], "y", chunk_size=17)
+    np.testing.assert_allclose(few.importance_weights(table, key=key).log_ratios, whole, atol=1e-9)

@@ -32,7 +32,7 @@ def lane(values):
     return jnp.asarray(values, jnp.result_type(float))
 
 
-@pytest.mark.parametrize("kind", ["dense", "rotated", "correlated"])
+@pytest.mark.parametrize("kind", ["dense", "rotated", pytest.param("correlated", marks=pytest.mark.float64_only)])
 def test_coordinates_have_the_density_of_the_prior_with_their_volume(rows, kind):
     stats = rows.stats.rotate(sgp.DiagonalPrior(1.0)) if kind == "rotated" else rows.stats
     mean = lane([0.3, -0.2])

@@ -21,6 +21,8 @@ from .bases.stack import StackedBasis, stack
 from .bases.tensor import TensorBasis, tensor
 from .bases.user import CallableBasis
 from .diagnostics.classification_calibration import calibrate_classification, predictive_entropy
+from .diagnostics.count_calibration import calibrate_counts
+from .diagnostics.likelihood_calibration import likelihood_sbc
 from .diagnostics.marginal_likelihood import MarginalLikelihood, log_marginal_likelihood
 from .diagnostics.regression_calibration import calibrate_regression
 from .diagnostics.relevance_summary import relevance_summary
@@ -61,8 +63,11 @@ from .placement.place import place
 from .placement.placed import Placed, PlacementReport
 from .posteriors.augmentation import Augmentation
 from .posteriors.averaging import AveragedPrediction, average_predictions
-from .posteriors.one_line import kernel_draws, kernel_error, leave_one_out, predict, to_arviz
-from .posteriors.posterior import Posterior, load_posterior, posterior
+from .posteriors.importance import ImportanceWeights
+from .posteriors.loading import load_posterior
+from .posteriors.one_line import importance_weights, kernel_draws, kernel_error, leave_one_out, predict, to_arviz
+from .posteriors.outcome_prediction import OutcomePrediction
+from .posteriors.posterior import Posterior, posterior
 from .posteriors.prediction import Prediction
 from .posteriors.to_arviz import EXTRA_FIELDS
 from .priors import BlockPrior, DensePrior, DiagonalPrior, HouseholderPrior, KroneckerPrior, WeightPrior
@@ -71,6 +76,7 @@ from .relevance.fit import RelevanceVectors, fit_relevance_vectors
 from .sites.compressed_normal import CompressedNormal
 from .sites.discrete_relaxation import DiscreteRelaxation
 from .sites.exact_gp import ExactGP
+from .sites.explicit_likelihood import ExplicitLikelihood, ExplicitRows, explicit_model, explicit_rows
 from .sites.inducing_gp import InducingGP
 from .sites.latent import LatentGP, latent
 from .sites.observe import observe, observe_exact, observe_inducing, observe_weights
@@ -108,10 +114,13 @@ __all__ = [
     "DiscreteRelaxation",
     "EvidenceFit",
     "ExactGP",
+    "ExplicitLikelihood",
+    "ExplicitRows",
     "FeatureKernel",
     "FourierBasis",
     "GridEigenBasis",
     "HouseholderPrior",
+    "ImportanceWeights",
     "InducingFit",
     "InducingGP",
     "InducingPoints",
@@ -129,6 +138,7 @@ __all__ = [
     "Matern52",
     "NystromBasis",
     "OfColumns",
+    "OutcomePrediction",
     "Periodic",
     "PeriodicBasis",
     "Placed",
@@ -159,22 +169,27 @@ __all__ = [
     "adapt_features",
     "average_predictions",
     "calibrate_classification",
+    "calibrate_counts",
     "calibrate_regression",
     "cluster_rows",
     "compress_likelihood",
     "continue_with",
     "direct",
     "evidence_cost",
+    "explicit_model",
+    "explicit_rows",
     "fit_evidence",
     "fit_inducing",
     "fit_relevance_classifier",
     "fit_relevance_vectors",
+    "importance_weights",
     "inducing_evidence",
     "inducing_upper_bound",
     "kernel_draws",
     "kernel_error",
     "latent",
     "leave_one_out",
+    "likelihood_sbc",
     "likelihoods",
     "load_posterior",
     "log_evidence",

@@ -23,7 +23,7 @@ def log_averages(mean: np.ndarray, roots: np.ndarray) -> np.ndarray:
 
     :param roots: shape (n, C, C). C = 1 for two classes, the first at zero.
     """
-    nodes, weights = _normal_rule(mean.shape[1])
+    nodes, weights = normal_rule(mean.shape[1])
     size = max(1, int(MAX_VALUES // (len(nodes) * max(2, mean.shape[1]))))
     parts = []
     for start in range(0, max(1, len(roots)), size):
@@ -35,7 +35,7 @@ def log_averages(mean: np.ndarray, roots: np.ndarray) -> np.ndarray:
     return np.concatenate(parts)
 
 
-def _normal_rule(dimension: int) -> tuple[np.ndarray, np.ndarray]:
+def normal_rule(dimension: int) -> tuple[np.ndarray, np.ndarray]:
     """Nodes (s, dimension) and weights (s,) to average over a standard normal: evenly spaced for one, else Sobol.
 
     For one logit the error is below 1e-9 up to standard deviations of 20, and 1e-4 up to 50; a Gauss-Hermite rule of 40

@@ -9,18 +9,20 @@ from typing import Any
 import numpy as np
 
 from ..evidence.inducing import IN_BLOCKS
+from ..expansion.compressed_likelihood import CompressedLikelihood
 from ..models.kernel_model import KernelModel
 from ..posteriors.arviz_compat import LEAST_DRAWS, pareto_k
 from ..posteriors.observed_data import input_dim
 from ..posteriors.posterior import Posterior, posterior
 from ..posteriors.predict import prediction_inputs
-from ..posteriors.site_draws import InducingParameters
+from ..posteriors.site_draws import InducingParameters, MarginalParameters
 from ..statistics.kept_rows import ChunkedRows, Rows
 from ..statistics.rows import RowArrays
 from ..statistics.statistics import SufficientStatistics
 from .finding import Finding
 from .inducing_checks import point_findings
 from .kernel_checks import exact_findings, kernel_findings
+from .likelihood_checks import correction_findings, expansion_findings
 from .model_checks import basis_findings, domain_findings, noise_findings, pareto_findings, prior_findings
 from .sampling_checks import chain_findings, sampler_findings
 
@@ -62,6 +64,7 @@ def report(
     X_new: Any = None,
     *,
     row_weights: Any = None,
+    offset: Any = None,
     site: str | None = None,
 ) -> Report:
     """List what is wrong with a run in plain words, each with a remedy.
@@ -81,6 +84,7 @@ def report(
     :param X: the training inputs, shape (n, d); with ``y``, of shape (n,) or (n, q).
     :param X_new: inputs that predictions are wanted at, shape (n_new, d).
     :param row_weights: the relative noise precisions given to ``sufficient_statistics``, if any.
+    :param offset: of a compressed likelihood, the offsets of the training rows, if any.
     :param site: name of the observed site, if the model has several.
     :raises ValueError: if only one of ``X`` and ``y`` is given, or the run has no draws.
 
@@ -107,7 +111,8 @@ def report(
         X_new, _ = prediction_inputs(X_new, None, input_dim(data), "report")
     container, rows = None, None
     if X is not None or not isinstance(data, SufficientStatistics):
-        container = of_run.to_arviz(X, y, row_weights=row_weights, predictive=False)  # it checks the rows as well
+        # It checks the rows as well.
+        container = of_run.to_arviz(X, y, row_weights=row_weights, offset=offset, predictive=False)
     if X is not None:
         weights = None if row_weights is None else np.asarray(row_weights, dtype=np.float64)
         rows = np.asarray(X, dtype=np.float64), np.asarray(y, dtype=np.float64), weights
@@ -119,7 +124,7 @@ def report(
         *sampler_findings(run.extra, run.max_tree_depth),
         *prior_findings(of_run),
     ]
-    found, skipped = _of_basis(of_run, rows) if isinstance(data, SufficientStatistics) else _of_rows(of_run)
+    found, skipped = _of_data(of_run, rows, offset)
     findings, not_checked = findings + found, not_checked + skipped
     if X_new is not None:
         findings += domain_findings(data, X_new)
@@ -131,6 +136,38 @@ def report(
                 warnings.filterwarnings("ignore", message="Estimated shape parameter of Pareto distribution")
                 findings += pareto_findings(*pareto_k(container, of_run.site, "report"))
     return Report(tuple(findings), tuple(not_checked))
+
+
+def _of_data(posterior: Posterior, rows: RowArrays | None, offset: Any) -> tuple[list[Finding], list[str]]:
+    """What is wrong with what the model observes, and what could not be checked of it."""
+    data = posterior.data
+    if isinstance(data, CompressedLikelihood):
+        return _of_likelihood(posterior, data, rows, offset)
+    if isinstance(data, SufficientStatistics):
+        return _of_basis(posterior, rows)
+    return ([], []) if posterior.outcomes is not None else _of_rows(posterior)
+
+
+def _of_likelihood(
+    posterior: Posterior, data: CompressedLikelihood, rows: RowArrays | None, offset: Any
+) -> tuple[list[Finding], list[str]]:
+    """What is wrong with an expansion, its basis and its correction."""
+    findings, not_checked = [*expansion_findings(data)], list[str]()
+    if posterior.importance is None and not isinstance(posterior.draws.structure(), MarginalParameters):
+        return findings, not_checked  # explicit weights with the exact likelihood
+    if posterior.importance is None:
+        findings += basis_findings(posterior.spaced(LOOKED_AT))
+    weights = posterior.importance
+    if weights is None and rows is not None and posterior.num_draws >= LEAST_DRAWS:
+        weights = posterior.importance_weights(rows[0], rows[1], row_weights=rows[2], offset=offset)
+    if weights is None:
+        not_checked.append(
+            "the expansion of the likelihood: pass the training rows as `X` and `y`, or what "
+            "`posterior.importance_weights(X, y)` makes of them, with 25 draws or more."
+        )
+    else:
+        findings += correction_findings(weights)
+    return findings, not_checked
 
 
 def _of_rows(posterior: Posterior) -> tuple[list[Finding], list[str]]:

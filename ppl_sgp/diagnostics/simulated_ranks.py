@@ -62,13 +62,49 @@ def simulated_ranks(
         if not done:
             raise
         checks.warn(f"Interrupted: ranks of {sum(len(each[1]) for each in done)} of {count} simulations.")
+    return _dataset(done, settings[1])
+
+
+def ranks_of_each(
+    model: Callable[..., Any],
+    site: str,
+    key: jax.Array,
+    truths: dict[str, Any],
+    simulated: Callable[[int], SufficientStatistics],
+    settings: tuple[int, int, int],
+    progress: bool | None,
+) -> xr.Dataset:
+    """The same where each simulation has statistics of its own, of equal shapes.
+
+    :param simulated: from the number of a simulation to its statistics.
+    """
+    count = len(next(iter(truths.values())))
+    chains = _chains(model, None, site, settings)
+    done: list[tuple[dict[str, Any], Any]] = []
+    try:
+        for i in tqdm(range(count), disable=None if progress is None else not progress, unit="simulation"):
+            statistics, row = simulated(i), np.array([i])
+            truth = jax.tree.map(jnp.asarray, _rows(truths, row))
+            below = chains(
+                statistics, jax.random.split(key, count)[row], truth, jnp.asarray(statistics.projection)[None]
+            )
+            done.append(jax.tree.map(np.asarray, below))
+    except KeyboardInterrupt:
+        if not done:
+            raise
+        checks.warn(f"Interrupted: ranks of {len(done)} of {count} simulations.")
+    return _dataset(done, settings[1])
+
+
+def _dataset(done: list[tuple[dict[str, Any], Any]], num_draws: int) -> xr.Dataset:
+    """Ranks and divergences of parts of the simulations, one after the other."""
     below, diverging = jax.tree.map(lambda *parts: np.concatenate(parts), *done)
     data = {
         name: xr.DataArray(ranks, dims=["simulation", *(f"{name}_dim_{i}" for i in range(ranks.ndim - 1))])
         for name, ranks in below.items()
     }
     data["diverging"] = xr.DataArray(diverging, dims=["simulation"])
-    return xr.Dataset(data, attrs={"num_draws": settings[1]})
+    return xr.Dataset(data, attrs={"num_draws": num_draws})
 
 
 def _rows(tree: Any, rows: np.ndarray) -> Any:

@@ -25,6 +25,7 @@ from ..evidence.inducing import IN_BLOCKS
 from ..posteriors.posterior import Posterior, posterior
 from ..posteriors.site_draws import InducingParameters
 from ..sites.compressed_normal import CompressedNormal
+from ..sites.row_models import of_rows
 from ..sites.tracing import ObservedSite, draw_once, is_improper, observed_site, prior_draws
 from ..statistics.compressed import Compressed
 from ..statistics.kept_rows import ChunkedRows, Rows
@@ -57,8 +58,9 @@ def simulation_based_calibration(
     O(simulations · steps · evidence): of statistics, whatever the number of rows.
 
     :param model: a NumPyro model of one argument, the statistics, all of whose priors are proper.
-    :param statistics: the inputs and the basis of the study, or of an exact GP or inducing points
-        the rows; their outputs set default priors, and no more.
+    :param statistics: the inputs and the basis of the study, or of an exact GP, inducing points, or a model that
+        observes rows by a distribution of its own (``model(X, y)``), the rows; their outputs set default priors, and no
+        more.
     :param key: a JAX random key.
     :param num_simulations: number of truths.
     :param generator: the model that truths and data are drawn from, if another: to see the check fail.
@@ -88,12 +90,13 @@ def simulation_based_calibration(
         ({'simulation': 20, 'scale_dim_0': 2}, True)
     """
     owner = "simulation_based_calibration"
-    settings = _settings(num_warmup, num_draws, thinning, owner)
+    settings = checked_settings(num_warmup, num_draws, thinning, owner)
     checks.whole_number("num_simulations", num_simulations, 1, owner)
+    model, generator = of_rows(model, statistics), None if generator is None else of_rows(generator, statistics)
     observed = observed_site(model, statistics, site)
     latent, name = observed.latent, observed.name
     _require_density(observed, owner)
-    _require_proper(model, statistics)
+    require_proper(model, statistics)
     _require_sampler(model, statistics, kernel)
     key_truth, key_chains = jax.random.split(random_key(key, owner))
     drawn = prior_draws(generator or model, statistics, key_truth, num_simulations, observed=True)
@@ -123,7 +126,7 @@ def posterior_sbc(
         ``mcmc.get_samples()``.
     :return: as :func:`simulation_based_calibration`, whose other parameters these are.
     """
-    settings = _settings(num_warmup, num_draws, thinning, "posterior_sbc")
+    settings = checked_settings(num_warmup, num_draws, thinning, "posterior_sbc")
     _require_density(observed_site(model, statistics, site), "posterior_sbc")
     known = posterior(model, samples, statistics, site=site, max_memory=2e8)
     truths, name = known.latent, known.site
@@ -163,7 +166,8 @@ def rank_uniformity(ranks: xr.Dataset) -> xr.Dataset:
     return xr.apply_ufunc(p_value, of_sites, input_core_dims=[["simulation"]], vectorize=True)
 
 
-def _settings(num_warmup: int, num_draws: int, thinning: int, owner: str) -> tuple[int, int, int]:
+def checked_settings(num_warmup: int, num_draws: int, thinning: int, owner: str) -> tuple[int, int, int]:
+    """Steps of warm-up, draws and steps for each, as whole numbers."""
     for name, value in (("num_warmup", num_warmup), ("num_draws", num_draws), ("thinning", thinning)):
         checks.whole_number(name, value, 1, owner)
     return num_warmup, num_draws, thinning
@@ -177,7 +181,8 @@ def _require_density(observed: ObservedSite, owner: str) -> None:
         )
 
 
-def _require_proper(model: Callable[..., Any], statistics: Any) -> None:
+def require_proper(model: Callable[..., Any], statistics: Any) -> None:
+    """Refuse priors that cannot be drawn from."""
     for name, each in draw_once(model, statistics).items():
         if each["type"] == "sample" and not each["is_observed"] and is_improper(each["fn"]):
             raise ValueError(

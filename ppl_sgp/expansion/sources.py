@@ -13,7 +13,8 @@ from .._internal import checks
 from .._internal.extras import optional_import
 from ..bases.basis import Basis
 from ..likelihoods.likelihood import Likelihood
-from ..statistics.partitions import FAN_IN, aligned
+from ..statistics.accumulate import default_chunk_size
+from ..statistics.partitions import FAN_IN, aligned, is_partitioned
 from ..statistics.sources import TableChunks
 from .passes import LikelihoodRows, sum_rows
 from .sums import Point, Sums
@@ -45,6 +46,10 @@ class Source(abc.ABC):
     @abc.abstractmethod
     def sums(self, point: Point, bar: tqdm) -> Sums:
         """One pass over all rows."""
+
+    @abc.abstractmethod
+    def total(self, of: Callable[[LikelihoodRows], np.ndarray], bar: tqdm) -> np.ndarray:
+        """The sum over blocks of rows of an array that is made of each."""
 
     def validated(self, X: Any, y: Any, row_weights: Any, offset: Any, first_row: int = 0) -> LikelihoodRows:
         """Rows whose values are usable.
@@ -83,16 +88,25 @@ class ArraySource(Source):
 
     def __init__(self, basis: Basis, likelihood: Likelihood, single: bool, arrays: tuple[Any, ...], size: Any) -> None:
         super().__init__(basis, likelihood, single)
-        self._rows, self._size = self.validated(*arrays), size
-        self.num_rows = len(self._rows.X)
+        self.rows, self._size = self.validated(*arrays), size
+        self.num_rows = len(self.rows.X)
 
     def scan(self, count: int) -> Scan:
         rng = np.random.default_rng(0)
         chosen = np.sort(rng.choice(self.num_rows, min(count, self.num_rows), replace=False))
-        return Scan(self.num_rows, _shuffled(rng, self._rows.take(chosen)))
+        return Scan(self.num_rows, _shuffled(rng, self.rows.take(chosen)))
 
     def sums(self, point: Point, bar: tqdm) -> Sums:
-        return sum_rows(self.basis, self._rows, point, chunk_size=self._size, bar=bar, single=self.single)
+        return sum_rows(self.basis, self.rows, point, chunk_size=self._size, bar=bar, single=self.single)
+
+    def total(self, of: Callable[[LikelihoodRows], np.ndarray], bar: tqdm) -> np.ndarray:
+        size = default_chunk_size(self.basis) if self._size is None else self._size
+        total = np.zeros(())
+        for start in range(0, self.num_rows, size):
+            rows = self.rows.take(slice(start, start + size))
+            total = total + of(rows)
+            bar.update(len(rows.X))
+        return total
 
 
 class ChunkSource(Source):
@@ -135,6 +149,13 @@ class ChunkSource(Source):
             total = part if total is None else total + part
             bar.update(len(rows.X))
         assert total is not None
+        return total
+
+    def total(self, of: Callable[[LikelihoodRows], np.ndarray], bar: tqdm) -> np.ndarray:
+        total = np.zeros(())
+        for rows in self._read():
+            total = total + of(rows)
+            bar.update(len(rows.X))
         return total
 
 
@@ -184,6 +205,16 @@ class DaskSource(Source):
         bar.update(bar.total - bar.n)
         return total
 
+    def total(self, of: Callable[[LikelihoodRows], np.ndarray], bar: tqdm) -> np.ndarray:
+        part = self._dask.delayed(self._part_of, traverse=False)
+        shared = self._dask.delayed(of, traverse=False)
+        parts = self._dask.compute(*[part(block, shared) for block in self._blocks])
+        bar.update(bar.total - bar.n)
+        return np.asarray(sum(each for each in parts if each is not None))
+
+    def _part_of(self, block: Any, of: Callable[[LikelihoodRows], np.ndarray]) -> np.ndarray | None:
+        return None if len(block[0]) == 0 else of(self.validated(*block))
+
     def _sums_of(self, block: Any, point: Point) -> Sums | None:
         if len(block[0]) == 0:
             return None
@@ -192,6 +223,25 @@ class DaskSource(Source):
     def __getstate__(self) -> dict[str, Any]:
         """What workers need: not the blocks of others."""
         return {**self.__dict__, "_blocks": None, "_dask": None}
+
+
+def source_of(
+    basis: Basis, likelihood: Likelihood, arrays: tuple[Any, ...], chunk_size: int | None = None, single: bool = False
+) -> Source:
+    """Rows wherever they come from: inputs, outcomes, row weights and offsets."""
+    X, y, row_weights, offset = arrays
+    if is_partitioned(X):
+        return DaskSource(basis, likelihood, single, arrays)
+    if y is None and not hasattr(X, "shape") and (callable(X) or isinstance(X, Iterable)):
+        if row_weights is not None or offset is not None or chunk_size is not None:
+            raise ValueError(
+                f"{OWNER}: with chunks, row weights and offsets go into them, (X, y, row_weights, offset), and "
+                "`chunk_size` has no meaning."
+            )
+        return ChunkSource(basis, likelihood, single, X)
+    if y is None:
+        raise ValueError(f"{OWNER}: `y` is missing. Pass arrays `X, y`, or chunks and `y=None`.")
+    return ArraySource(basis, likelihood, single, arrays, chunk_size)
 
 
 class _Reservoir:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,13 +13,12 @@ from ..bases.basis import Basis
 from ..expansion.compressed_likelihood import CompressedLikelihood
 from ..expansion.expand import Expansion
 from ..expansion.progress import Progress
-from ..expansion.sources import OWNER, ArraySource, ChunkSource, DaskSource, Source
+from ..expansion.sources import OWNER, source_of
 from ..likelihoods.from_distribution import FromDistribution
 from ..likelihoods.likelihood import Likelihood
 from ..priors import WeightPrior
 from ..sites.sparse_gp import SparseGP
 from ..sites.tracing import observed_sites, trace_at
-from ..statistics.partitions import is_partitioned
 from .evidence_fit import fit_evidence
 
 METHODS = ("averaged", "mode")
@@ -99,7 +98,7 @@ def compress_likelihood(
     checks.whole_number("max_passes", max_passes, 1, OWNER)
     if exposure is not None:
         offset = _with_exposure(likelihood, offset, exposure)
-    source = _source(basis, likelihood, (X, y, row_weights, offset), chunk_size, float32_features)
+    source = source_of(basis, likelihood, (X, y, row_weights, offset), chunk_size, float32_features)
     kept = contextlib.nullcontext() if checkpoint is None else Progress(checkpoint, basis, likelihood)
     with kept as saved:
         expansion = Expansion(source, method, progress, saved)
@@ -162,24 +161,6 @@ def _with_exposure(likelihood: Likelihood, offset: Any, exposure: Any) -> np.nda
         )
     logs = np.log(exposure.astype(np.float64))
     return logs if offset is None else logs + checks.host_numbers("offset", offset, OWNER)
-
-
-def _source(
-    basis: Basis, likelihood: Likelihood, arrays: tuple[Any, ...], chunk_size: int | None, single: bool
-) -> Source:
-    X, y, row_weights, offset = arrays
-    if is_partitioned(X):
-        return DaskSource(basis, likelihood, single, arrays)
-    if y is None and not hasattr(X, "shape") and (callable(X) or isinstance(X, Iterable)):
-        if row_weights is not None or offset is not None or chunk_size is not None:
-            raise ValueError(
-                f"{OWNER}: with chunks, row weights and offsets go into them, (X, y, row_weights, offset), and "
-                "`chunk_size` has no meaning."
-            )
-        return ChunkSource(basis, likelihood, single, X)
-    if y is None:
-        raise ValueError(f"{OWNER}: `y` is missing. Pass arrays `X, y`, or chunks and `y=None`.")
-    return ArraySource(basis, likelihood, single, arrays, chunk_size)
 
 
 def _prior_of(model: Any, statistics: CompressedLikelihood) -> WeightPrior:

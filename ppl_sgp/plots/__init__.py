@@ -4,6 +4,7 @@ They need the extra ``plots``: ``pip install "ppl_sgp[plots]"``.
 """
 
 from .calibration import plot_pit, plot_ranks, plot_reliability
+from .counts import plot_rootogram
 from .evidence import plot_evidence
 from .hyperparameters import plot_hyperparameters
 from .kernels import plot_kernel, plot_spectrum
@@ -27,5 +28,6 @@ __all__ = [
     "plot_ranks",
     "plot_relevance",
     "plot_reliability",
+    "plot_rootogram",
     "plot_spectrum",
 ]

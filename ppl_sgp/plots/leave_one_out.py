@@ -53,6 +53,7 @@ def plot_loo_pit(
     y: Any = None,
     *,
     row_weights: Any = None,
+    offset: Any = None,
     bins: int = 20,
     ax: Axes | None = None,
 ) -> Axes:
@@ -61,11 +62,13 @@ def plot_loo_pit(
     ``uᵢ = Σ_s w_s F(yᵢ | y₋ᵢ, θ_s)`` with Pareto-smoothed weights w ∝ 1/p(yᵢ | y₋ᵢ, θ_s). It is uniform if predictions
     are calibrated: a hill says too wide, a valley too narrow, a slope too low or too high. ArviZ's ``loo_pit`` is not
     this: it takes draws of the posterior predictive, which of a collapsed model have seen yᵢ. O(m²) a row and draw.
+    Where y is discrete the values are randomised between ``P(Y < yᵢ)`` and ``P(Y ≤ yᵢ)``.
 
     :param posterior: from :func:`~ppl_sgp.posterior`, with the statistics of exactly these rows, or with the rows.
     :param X: the training inputs, shape (n, d).
     :param y: the training outputs, shape (n,) or (n, q); values of all outputs go into one histogram.
     :param row_weights: the relative noise precisions given to ``sufficient_statistics``, if any.
+    :param offset: of a likelihood, the offsets of the training rows, if any.
     :param bins: how many bars.
     :param ax: axes to draw on; default those of a new figure.
     :return: the axes, with the central 99% of each count for independent uniform values.
@@ -86,5 +89,5 @@ def plot_loo_pit(
         >>> int(sum(bar.get_height() for bar in ax.patches[:10]))
         50
     """
-    pit = posterior.loo_pit(X, y, row_weights=row_weights)
+    pit = posterior.loo_pit(X, y, row_weights=row_weights, offset=offset)
     return draw_pit(axes(ax), pit.ravel(), bins, "leave-one-out PIT")

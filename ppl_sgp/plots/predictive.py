@@ -9,6 +9,7 @@ import numpy as np
 from .._internal import checks
 from ..diagnostics.regression_calibration import lower_quantile
 from ..posteriors.mixture import MixturePrediction
+from ..posteriors.outcome_prediction import OutcomePrediction
 from ._axes import NEUTRAL, axes, finite
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ KNOWN = 1e-6
 
 
 def plot_predictive(
-    prediction: MixturePrediction,
+    prediction: MixturePrediction | OutcomePrediction,
     X_new: Any,
     *,
     X: Any = None,
@@ -35,7 +36,8 @@ def plot_predictive(
     """Mean and central bands of a prediction over one input, with the data.
 
     Bands of :func:`~ppl_sgp.predict` are between quantiles of the mixture over draws (and models), not of a normal with
-    its moments: about ten evaluations of its distribution function, O(draws) each, for each row and end of a band.
+    its moments: about ten evaluations of its distribution function, O(draws) each, for each row and end of a band. Of a
+    likelihood they are bands of y, of counts between whole numbers.
 
     :param prediction: at ``X_new``, from :func:`~ppl_sgp.predict`, :func:`~ppl_sgp.average_predictions` or the
         ``predict`` of a fit.
@@ -66,7 +68,7 @@ def plot_predictive(
     """
     x = _inputs("X_new", X_new)
     levels = np.sort(checks.probabilities("levels", np.ravel(levels), "plot_predictive"))
-    if not isinstance(prediction, MixturePrediction):
+    if not isinstance(prediction, (MixturePrediction, OutcomePrediction)):
         raise ValueError(
             "plot_predictive: `prediction` must come from `sgp.predict` or the `predict` of a regression; got "
             f"{type(prediction).__name__}."
@@ -140,12 +142,16 @@ def _chosen_output(shape: tuple[int, ...], output: int | None) -> int:
 
 
 def _moments_and_quantiles(
-    prediction: MixturePrediction,
+    prediction: MixturePrediction | OutcomePrediction,
     probabilities: np.ndarray,
     noise: bool,
     output: int,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Mean (n_new,) of one output, and its quantiles (p, n_new)."""
+    if isinstance(prediction, OutcomePrediction):
+        if not noise:
+            raise ValueError("plot_predictive: a prediction of a likelihood is of y, not of f; leave `noise` out.")
+        return prediction.mean, prediction.quantiles(probabilities).astype(np.float64)
     weights = prediction.component_weights
     means, parts = [], []
     for _, mean, variance in prediction.components(noise, ARRAYS):

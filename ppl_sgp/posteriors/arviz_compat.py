@@ -49,11 +49,8 @@ def container_of(run: Run, coords: dict[str, Any], dims: dict[str, list[str]] | 
     for group in ("observed_data", "log_likelihood"):
         if group in groups(container):
             del container[group]
-    posterior = container["posterior"]
-    if features and "feature" in posterior.dims:
-        labelled = (posterior.to_dataset() if isinstance(container, xr.DataTree) else posterior).assign_coords(features)
-        del container["posterior"]
-        attach(container, {"posterior": labelled})
+    if features and "feature" in container["posterior"].dims:
+        attach(container, {"posterior": taken(container, "posterior").assign_coords(features)})
     return container
 
 
@@ -89,6 +86,16 @@ def groups(container: Any) -> list[str]:
     if isinstance(container, xr.DataTree):
         return list(container.children)
     return list(container.groups())
+
+
+def taken(container: Any, name: str) -> xr.Dataset:
+    """A group of a container of either kind, taken out of it; empty if there is none."""
+    if name not in groups(container):
+        return xr.Dataset()
+    group = container[name]
+    dataset = group.to_dataset() if isinstance(container, xr.DataTree) else group
+    del container[name]
+    return dataset
 
 
 def attach(container: Any, datasets: dict[str, xr.Dataset]) -> Any:
@@ -144,12 +151,27 @@ def smoothed_log_weights(log_density: np.ndarray, owner: str) -> np.ndarray:
             f"{owner}: {num_draws} draws are too few to smooth importance weights; pass {LEAST_DRAWS} or more, better "
             "hundreds."
         )
-    rows = log_density.T[varies]
+    result[:, varies] = pareto_smoothed(-log_density.T[varies])[0].T
+    return result
+
+
+def pareto_smoothed(log_ratios: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Pareto-smoothed log weights (cases, draws), normalised over draws, and tail indices (cases,).
+
+    Vehtari et al. 2024. Ratios that are all the same have the lightest of tails, −∞.
+
+    :param log_ratios: log importance ratios, shape (cases, draws), at least ``LEAST_DRAWS`` draws.
+    """
     try:
         from arviz_stats.base import array_stats
     except ImportError:  # ArviZ 0.23
-        weights = arviz().psislw(-rows)[0]
+        weights, k = arviz().psislw(log_ratios)
     else:
-        weights = array_stats.psislw(rows)[0]  # takes log-likelihoods, and changes their signs itself
-    result[:, varies] = weights.T - logsumexp(weights, axis=1)
-    return result
+        weights, k = array_stats.psislw(-log_ratios)  # takes log-likelihoods, and changes their signs itself
+    constant = np.ptp(log_ratios, axis=1) == 0
+    return weights - logsumexp(weights, axis=1, keepdims=True), np.where(constant, -np.inf, k)
+
+
+def good_k(num_draws: int) -> float:
+    """The tail index up to which importance weights of so many draws are reliable: ``min(1 − 1/log₁₀ S, 0.7)``."""
+    return min(1 - 1 / np.log10(num_draws), LARGEST_K)

@@ -41,6 +41,8 @@ def log_evidence_at(model: Callable[..., Any], site: str, data: Any, draws: dict
 
     def at(draw: dict[str, Any]) -> jax.Array:
         densities, trace = compute_log_probs(seeded, (data,), {}, draw)
-        return jnp.sum(densities[site]) + jnp.sum(observed_sites(trace)[site].beside_density)
+        of_all_rows = observed_sites(trace).get(site)
+        beside = 0.0 if of_all_rows is None else of_all_rows.beside_density
+        return jnp.sum(densities[site]) + jnp.sum(jnp.asarray(beside, densities[site].dtype))
 
     return jax.lax.map(at, draws)

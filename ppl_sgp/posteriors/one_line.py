@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import jax
 import numpy as np
 import xarray as xr
 
+from ..expansion.compressed_likelihood import CompressedLikelihood
 from ..kernels import Kernel
 from ..statistics.kept_rows import ChunkedRows, Rows
 from ..statistics.statistics import SufficientStatistics
 from .augmentation import Augmentation
+from .importance import ImportanceWeights
 from .posterior import posterior
-from .prediction import Prediction
 
 
 def predict(
@@ -27,8 +29,10 @@ def predict(
     augment: Augmentation | None = None,
     parts: int | Sequence[int] | None = None,
     residual_variance: bool = True,
+    offset: Any = None,
+    given: Any = None,
     max_memory: float = 2e9,
-) -> Prediction:
+) -> Any:
     """Predict at new inputs, averaging over all draws (Evans 2022, eq 2.33).
 
     Each draw of the hyperparameters gives a Gaussian posterior of the weights; the predictive is
@@ -63,7 +67,13 @@ def predict(
         without noise, given all of y. Draws of several predictions with the same key go together.
     :param residual_variance: add the variance that a basis of one kernel, or inducing points, lack of it; none of the
         other bases does.
+    :param offset: of a likelihood, what the predictor of each new row has beside f, such as the log of an exposure,
+        shape (n_new,).
+    :param given: of a likelihood whose rows are more than an outcome, such as successes of known trials, what is known
+        of the new ones, in the columns that y has.
     :param max_memory: bytes that intermediate results may take; draws are batched to fit.
+    :return: :class:`~ppl_sgp.Prediction`; of a compressed likelihood, and of a model that observes rows by a
+        distribution of its own (:func:`~ppl_sgp.posterior`), :class:`~ppl_sgp.OutcomePrediction`, of y.
     :raises ValueError: if the model, the draws and the inputs do not fit together.
 
     .. doctest::
@@ -79,7 +89,13 @@ def predict(
     """
     of_model = posterior(model, samples, statistics, site=site, max_memory=max_memory)
     return of_model.predict(
-        X_new, row_weights=row_weights, augment=augment, parts=parts, residual_variance=residual_variance
+        X_new,
+        row_weights=row_weights,
+        augment=augment,
+        parts=parts,
+        residual_variance=residual_variance,
+        offset=offset,
+        given=given,
     )
 
 
@@ -94,6 +110,7 @@ def leave_one_out(
     rows: Any = None,
     site: str | None = None,
     residual_variance: bool = True,
+    offset: Any = None,
     max_memory: float = 2e9,
 ) -> np.ndarray:
     """``log p(y_i | y_-i, θ_s)`` for every training row and draw: what importance-sampled LOO needs.
@@ -102,6 +119,10 @@ def leave_one_out(
     the row out gives mean ``yᵢ − (yᵢ − f̂ᵢ)/(1 − hᵢ)`` and variance ``σᵢ²/(1 − hᵢ)`` (Rasmussen &
     Williams 2006, eqs 5.10-5.12, in weight space). O(m²) a row and draw. For a model with explicit
     weights the same call gives ``log p(y_i | w_s, θ_s)``.
+
+    Of a compressed likelihood the row's quadratic term is taken out of the Gaussian posterior of f at the row, and
+    ``log p(y_i | f)`` is averaged over what is left, by quadrature: the cavity of expectation propagation. The weights
+    are then those of the other rows' expansion around the same centre.
 
     :param model: the NumPyro model, of one argument: the statistics.
     :param samples: draws with the draws along the first axis, as ``mcmc.get_samples()``.
@@ -112,6 +133,7 @@ def leave_one_out(
     :param rows: the rows wanted, a slice or indices: of many rows and draws, some at a time. Default: all.
     :param site: name of the observed site, if the model has several.
     :param residual_variance: as for :func:`~ppl_sgp.predict`, at the row that is left out.
+    :param offset: of a compressed likelihood, the offsets of the training rows, shape (n,).
     :param max_memory: bytes that the result, and what it is computed from, may take each.
     :return: log densities in nats, shape (draws, n) or (draws, n, q).
     :raises ValueError: if the rows are not those of the statistics, if the result would exceed
@@ -128,7 +150,67 @@ def leave_one_out(
         (1, 40)
     """
     of_model = posterior(model, samples, statistics, site=site, max_memory=max_memory)
-    return of_model.leave_one_out(X, y, row_weights=row_weights, rows=rows, residual_variance=residual_variance)
+    options = {"row_weights": row_weights, "rows": rows, "residual_variance": residual_variance, "offset": offset}
+    return of_model.leave_one_out(X, y, **options)
+
+
+def importance_weights(
+    model: Callable[..., Any],
+    samples: Any,
+    statistics: CompressedLikelihood,
+    X: Any,
+    y: Any = None,
+    *,
+    row_weights: Any = None,
+    offset: Any = None,
+    key: jax.Array | None = None,
+    draws_each: int = 1,
+    site: str | None = None,
+    progress: bool | None = None,
+    max_memory: float = 2e9,
+) -> ImportanceWeights:
+    """Correct a compressed model, and certify it: importance weights of its draws against the exact likelihood.
+
+    Each draw θ gets weights w of the basis from their Gaussian posterior (and parameters of the likelihood given them),
+    so that draws have the density ``p(θ) p(w | θ) exp Q(w)``, Q being the expansion. Their importance ratios with
+    respect to the exact posterior are ``p(y | w)/exp Q(w)``, which depend on w alone: one pass over the rows for all
+    draws, O(n·m) each. Ratios are Pareto-smoothed (Vehtari et al. 2024). Whether corrected draws are to be believed,
+    ``reliable``, their tail index ``pareto_k`` and the share of effective draws say together.
+
+    Where they are not: compress the likelihood again around the posterior that was found (``compress_likelihood``
+    with its reference prior), or more than once; with few events or few rows sample the exact model,
+    :func:`~ppl_sgp.explicit_model`.
+
+    :param model: the NumPyro model, of one argument: the statistics.
+    :param samples: the ``MCMC`` after its run, or draws by site name.
+    :param statistics: from :func:`~ppl_sgp.compress_likelihood`.
+    :param X: the rows that were compressed, as ``compress_likelihood`` takes them: arrays, chunks, tables, Dask;
+        likewise ``y``, ``row_weights`` and ``offset``.
+    :param key: a JAX random key, for the weights of the basis.
+    :param draws_each: how many weights of the basis each draw of hyperparameters gets.
+    :param site: name of the observed site, if the model has several.
+    :param progress: show a progress bar. Default: only at a terminal.
+    :param max_memory: bytes that intermediate results may take.
+    :return: ``pareto_k``, ``effective_draws``, ``log_weights``; the weighted ``posterior``; ``resample(key)``.
+    :raises ValueError: for models that are not of compressed likelihoods, or rows that are not those that were
+        compressed.
+
+    .. doctest::
+
+        >>> import jax.numpy as jnp, numpy as np, ppl_sgp as sgp
+        >>> X = np.linspace(-1, 1, 400)[:, None]
+        >>> y = (np.sin(5 * X[:, 0]) + np.cos(40 * X[:, 0]) > 0).astype(float)
+        >>> stats = sgp.compress_likelihood(sgp.LaplaceBasis.from_data(X, 8), X, y, sgp.likelihoods.Bernoulli())
+        >>> def model(stats):
+        ...     sgp.observe("y", stats, stats.basis.weight_prior(sgp.SquaredExponential(0.5)))
+        >>> weights = sgp.importance_weights(model, {"unused": np.zeros(500)}, stats, X, y)
+        >>> weights.reliable, weights.effective_draws > 300
+        (True, True)
+    """
+    of_model = posterior(model, samples, statistics, site=site, max_memory=max_memory)
+    return of_model.importance_weights(
+        X, y, row_weights=row_weights, offset=offset, key=key, draws_each=draws_each, progress=progress
+    )
 
 
 def to_arviz(

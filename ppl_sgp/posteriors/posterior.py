@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any, Literal
@@ -13,17 +12,14 @@ import xarray as xr
 
 from .._internal import checks
 from .._internal.compiled import Compiled
-from .._internal.pytree import pytree_dataclass, static
 from ..kernels import Kernel
-from ..sites.tracing import ObservedSite, observed_site
-from ..statistics.kept_rows import Rows
+from ..sites.row_models import of_rows
+from ..sites.tracing import observed_site
 from ..statistics.statistics import SufficientStatistics
-from ..statistics.storage import read, write
-from .arviz_compat import site_dims
 from .augmentation import Augmentation
-from .exact import ExactPosteriors
 from .functions import ComputedPosteriors
-from .inducing import InducingPosteriors
+from .functions_of import functions_of
+from .importance import ImportanceWeights, weighted_against
 from .kernel_draws import kernel_draws_of
 from .kernel_error import kernel_error_of
 from .leave_one_out import left_out, loo_pit
@@ -31,31 +27,13 @@ from .log_prior import log_densities_at, log_evidence_at
 from .lost_variance import warn_of_lost_variance
 from .mixture import gaussian_log_density
 from .observed_data import Data, training_rows
+from .outcomes import Outcomes
+from .outcomes_of import left_out_outcomes, outcome_pit, outcomes_of, predicted_outcomes
 from .predict import predict_with
-from .prediction import Prediction
-from .runs import Run, StoredRun, run_of
-from .site_draws import (
-    InducingParameters,
-    KernelParameters,
-    MarginalParameters,
-    ModelDraws,
-    SiteDraws,
-    SiteParameters,
-    StoredDraws,
-    WeightParameters,
-)
+from .runs import Run, run_of
+from .site_draws import MarginalParameters, ModelDraws, RowDraws, SiteDraws, SiteParameters, latent_draws
+from .stored import write_posterior
 from .to_arviz import container
-from .weights import SampledWeights
-
-
-@pytree_dataclass
-class StoredPosterior:
-    """What a file holds of a posterior, besides its data."""
-
-    run: StoredRun
-    parameters: SiteParameters
-    site: str = static()
-    latent: tuple[str, ...] = static()
 
 
 class Posterior:
@@ -67,10 +45,21 @@ class Posterior:
     :ivar data: the statistics or rows that the model observes.
     :ivar samples: draws by site name, the draws along the first axis.
     :ivar num_draws: how many draws there are, over all chains.
+    :ivar importance: the importance weights that the draws were corrected by, if they were.
     """
 
-    def __init__(self, run: Run, draws: SiteDraws, site: str, latent: tuple[str, ...], max_memory: float) -> None:
+    def __init__(
+        self,
+        run: Run,
+        draws: SiteDraws,
+        site: str,
+        latent: tuple[str, ...],
+        max_memory: float,
+        weights: np.ndarray | None = None,
+        importance: ImportanceWeights | None = None,
+    ) -> None:
         self.run, self.draws, self.site, self.latent_names, self.max_memory = run, draws, site, latent, max_memory
+        self._weights, self.importance = weights, importance
 
     @property
     def data(self) -> Data:
@@ -103,6 +92,16 @@ class Posterior:
     def num_draws(self) -> int:
         """How many draws there are, over all chains."""
         return self.draws.num_draws
+
+    @property
+    def weights(self) -> np.ndarray:
+        """Probabilities of the draws, shape (draws,): equal, unless importance weights were given."""
+        return np.full(self.num_draws, 1 / self.num_draws) if self._weights is None else self._weights
+
+    @property
+    def is_weighted(self) -> bool:
+        """Whether draws have importance weights."""
+        return self._weights is not None
 
     @property
     def latent(self) -> dict[str, np.ndarray]:
@@ -145,7 +144,11 @@ class Posterior:
         :param indices: positions of draws, or a slice.
         """
         chosen = np.arange(self.num_draws)[indices]
-        return Posterior(self.run.take(chosen), self.draws.take(chosen), self.site, self.latent_names, self.max_memory)
+        weights = None if self._weights is None else self._weights[chosen] / self._weights[chosen].sum()
+        draws = self.draws.take(chosen)
+        return Posterior(
+            self.run.take(chosen), draws, self.site, self.latent_names, self.max_memory, weights, self.importance
+        )
 
     def spaced(self, count: int) -> Posterior:
         """The posterior of about ``count`` draws, evenly spaced, where there are more."""
@@ -155,6 +158,11 @@ class Posterior:
     def functions(self) -> ComputedPosteriors:
         """The posteriors of f, one a draw."""
         return functions_of(self.draws.structure(), self.draws, self.max_memory)
+
+    @cached_property
+    def outcomes(self) -> Outcomes | None:
+        """The distributions that draws give y, where y is not f with Gaussian noise."""
+        return outcomes_of(self.data, self)
 
     def __repr__(self) -> str:
         return f"Posterior(site={self.site!r}, num_draws={self.num_draws}, data={self.data!r})"
@@ -167,7 +175,9 @@ class Posterior:
         augment: Augmentation | None = None,
         parts: int | Sequence[int] | None = None,
         residual_variance: bool = True,
-    ) -> Prediction:
+        offset: Any = None,
+        given: Any = None,
+    ) -> Any:
         """Predict at new inputs, averaging over all draws: see :func:`~ppl_sgp.predict`.
 
         Warns where the basis has less than half of the prior variance of the model's kernel, as near the walls of a box
@@ -179,7 +189,17 @@ class Posterior:
         :param parts: positions of bases in a stack whose functions are wanted.
         :param residual_variance: add the variance that a basis of a frozen kernel, or inducing points, lack of their
             kernel at new rows.
+        :param offset: of a likelihood, what the predictor of each new row has beside f, shape (n_new,).
+        :param given: of a likelihood whose rows are more than an outcome, what is known of the new ones in the columns
+            that y has, such as trials, shape (n_new, columns); the column of the outcome is not read.
+        :return: :class:`~ppl_sgp.Prediction`; of any likelihood but Gaussian noise
+            :class:`~ppl_sgp.OutcomePrediction`.
         """
+        if self.outcomes is not None:
+            others = {"row_weights": row_weights, "augment": augment, "parts": parts}
+            return predicted_outcomes(self, X_new, offset, given, others)
+        if offset is not None or given is not None:
+            raise ValueError("predict: `offset` and `given` are of likelihoods; a GP with Gaussian noise has neither.")
         prediction = predict_with(
             self.functions,
             self.data,
@@ -202,6 +222,7 @@ class Posterior:
         row_weights: Any = None,
         rows: slice | Any = None,
         residual_variance: bool = True,
+        offset: Any = None,
     ) -> np.ndarray:
         """``log p(y_i | y_-i, θ_s)`` for every training row and draw: see :func:`~ppl_sgp.leave_one_out`.
 
@@ -209,12 +230,36 @@ class Posterior:
             them; likewise ``y``, shape (n,) or (n, q), and ``row_weights``.
         :param rows: those wanted, a slice or indices; default all. Of many rows and draws, some at a time.
         :param residual_variance: as in :meth:`predict`, at the row that is left out.
+        :param offset: of a likelihood, that of the training rows, shape (n,).
         :return: log densities in nats, shape (draws, rows) or (draws, rows, q).
         """
+        if self.outcomes is not None:
+            prediction, y_rows = left_out_outcomes(self, X, y, row_weights, offset, rows, "leave_one_out")
+            return prediction.by_draw(y_rows)
         training = training_rows(self.data, X, y, row_weights, "leave_one_out")
         functions = (gaussian_log_density,)
         (result,) = left_out(functions, self.functions, training, rows, residual_variance, self.max_memory)
         return result[:, 0] if np.ndim(training[1]) == 1 else np.moveaxis(result, 1, 2)
+
+    def importance_weights(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        row_weights: Any = None,
+        offset: Any = None,
+        key: jax.Array | None = None,
+        draws_each: int = 1,
+        progress: bool | None = None,
+    ) -> ImportanceWeights:
+        """Importance weights of the draws against the exact likelihood: see :func:`~ppl_sgp.importance_weights`.
+
+        :param X: the rows, as they were given to ``compress_likelihood``; likewise ``y``, ``row_weights``, ``offset``.
+        :param key: a JAX random key, for the weights of the basis that each draw gets.
+        :param draws_each: how many weights of the basis each draw of hyperparameters gets.
+        :param progress: show a progress bar.
+        """
+        return weighted_against(self, X, y, row_weights, offset, key, draws_each, progress)
 
     def kernel_draws(self, lags: Any, *, origin: Any = None) -> xr.Dataset:
         """Draws of ``k(x₀, x₀ + τ)``: see :func:`~ppl_sgp.kernel_draws`.
@@ -232,8 +277,12 @@ class Posterior:
         """
         return kernel_error_of(self, X, kernel)
 
-    def loo_pit(self, X: Any = None, y: Any = None, *, row_weights: Any = None) -> np.ndarray:
+    def loo_pit(
+        self, X: Any = None, y: Any = None, *, row_weights: Any = None, offset: Any = None, key: Any = None
+    ) -> np.ndarray:
         """Leave-one-out PIT values of each output, shape (q, n); see :func:`~ppl_sgp.plots.plot_loo_pit`."""
+        if self.outcomes is not None:
+            return outcome_pit(self, X, y, row_weights, offset, jax.random.key(0) if key is None else key)
         return loo_pit(self.functions, training_rows(self.data, X, y, row_weights, "loo_pit"), self.max_memory)
 
     def to_arviz(
@@ -244,6 +293,9 @@ class Posterior:
         *,
         row_weights: Any = None,
         row_weights_new: Any = None,
+        offset: Any = None,
+        offset_new: Any = None,
+        given_new: Any = None,
         predictive: bool = True,
         log_likelihood: Literal["leave_one_out", "evidence"] = "leave_one_out",
         key: jax.Array | None = None,
@@ -257,6 +309,8 @@ class Posterior:
         :param X_new: inputs to predict at, shape (n_new, d).
         :param row_weights: the relative noise precisions given to ``sufficient_statistics``, if any.
         :param row_weights_new: those of the new rows.
+        :param offset: of a likelihood, the offsets of the training rows; ``offset_new`` and ``given_new`` are those of
+            the new rows, as :meth:`predict` takes them.
         :param predictive: whether to draw from the posterior predictive at the training rows.
         :param log_likelihood: what the group of that name holds: ``"leave_one_out"`` densities of the rows, for
             ``az.loo`` and ``az.compare``; or the log ``"evidence"`` at each draw, which is the likelihood of the
@@ -273,6 +327,8 @@ class Posterior:
             X_new,
             row_weights=row_weights,
             row_weights_new=row_weights_new,
+            offset=offset,
+            of_new={"offset": offset_new, "given": given_new},
             predictive=predictive,
             log_likelihood=log_likelihood,
             key=key,
@@ -288,10 +344,7 @@ class Posterior:
 
         :param path: the file; an existing one is replaced only once the new one is complete.
         """
-        parts = self.data.parts
-        run = self.run.stored(site_dims(self.run))
-        stored = StoredPosterior(run, self.parameters(), self.site, self.latent_names)
-        write(path, {"posterior": stored, **parts})
+        write_posterior(self, path)
 
 
 def posterior(
@@ -303,6 +356,10 @@ def posterior(
     max_memory: float = 2e9,
 ) -> Posterior:
     """The posterior of a model, from which predictions, leave-one-out densities and ArviZ's containers come.
+
+    Of a model of :func:`~ppl_sgp.latent` the data are the rows: the model takes them as ``model(rows)``, or ``model(X,
+    y)``, and observes ``rows.y`` by any distribution, of one value a row. At new rows it is run with y as ``None``, so
+    all that a row has, exposures or indices of groups, comes in columns of X.
 
     :param model: the NumPyro model, of one argument.
     :param draws: a NumPyro ``MCMC`` after its run; or draws by site name with the draws along the first axis, as
@@ -325,72 +382,11 @@ def posterior(
         ((1,), (2, 40))
     """
     max_memory = checks.memory_cap(max_memory, "posterior")
+    model = of_rows(model, statistics)
     run = run_of(draws, model, statistics)
     observed = observed_site(model, statistics, site)
     latent = latent_draws(observed, run.samples)
-    draws_of_site = ModelDraws(model, statistics, observed, latent, len(next(iter(run.samples.values()))))
+    draws_of_site = (RowDraws if observed.by_row else ModelDraws)(
+        model, statistics, observed, latent, len(next(iter(run.samples.values())))
+    )
     return Posterior(run, draws_of_site, observed.name, tuple(latent), max_memory)
-
-
-def load_posterior(path: Any, model: Callable[..., Any] | None = None, *, max_memory: float = 2e9) -> Posterior:
-    """Read what :meth:`Posterior.save` wrote.
-
-    :param path: the file.
-    :param model: the model that the draws are of, for what asks it anew.
-    :param max_memory: bytes that intermediate results may take.
-    :raises ValueError: if the file is damaged, or does not hold a posterior.
-
-    .. doctest::
-
-        >>> import os, tempfile, numpy as np, ppl_sgp as sgp
-        >>> X = np.linspace(0, 1, 40)[:, None]
-        >>> stats = sgp.sufficient_statistics(sgp.LinearBasis(1), X, X[:, 0] + 0.1 * np.cos(77 * X[:, 0]))
-        >>> posterior = sgp.posterior(sgp.models.reweighted_basis(scale=1.0), {"noise_scale": np.full(3, 0.1)}, stats)
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     posterior.save(os.path.join(folder, "line.npz"))
-        ...     again = sgp.load_posterior(os.path.join(folder, "line.npz"))
-        >>> bool(again.predict(X).mean[0] == posterior.predict(X).mean[0])
-        True
-    """
-    parts = read(path)
-    stored = parts.get("posterior")
-    if not isinstance(stored, StoredPosterior):
-        raise ValueError(f"{path} holds {sorted(parts)}, not a posterior as its `save` writes it.")
-    kind = Rows if "rows" in parts else SufficientStatistics
-    data = kind.of_parts(parts, path)
-    draws = StoredDraws(data, stored.parameters)
-    return Posterior(stored.run.run(model, data), draws, stored.site, stored.latent, max_memory)
-
-
-@functools.singledispatch
-def functions_of(structure: SiteParameters, draws: SiteDraws, max_memory: float) -> ComputedPosteriors:
-    """The posteriors of f for sites whose parameters have this structure."""
-    raise TypeError(f"No posterior of the function is known for {type(structure).__name__}.")
-
-
-functions_of.register(WeightParameters)(lambda _, *arguments: SampledWeights(*arguments))
-functions_of.register(KernelParameters)(lambda _, *arguments: ExactPosteriors(*arguments))
-functions_of.register(InducingParameters)(lambda _, *arguments: InducingPosteriors(*arguments))
-
-
-def latent_draws(observed: ObservedSite, samples: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Draws of a model's latent sites alone, each of the site's shape after the first axis."""
-    missing = [name for name in observed.latent if name not in samples]
-    if missing:
-        raise ValueError(
-            f"The draws lack the latent sites {missing} of the model; pass `mcmc.get_samples()` or draws of "
-            f"all of {sorted(observed.latent)}."
-        )
-    chosen = {name: samples[name] for name in observed.latent}
-    for name, shape in observed.latent.items():
-        size = np.max(np.abs(chosen[name]), initial=0.0, where=np.isfinite(chosen[name]))
-        if size > np.finfo(jax.dtypes.canonicalize_dtype(np.float64)).max:
-            raise ValueError(f"The draws of {name!r} are beyond float32: {size:.3g}. Call numpyro.enable_x64() first.")
-        drawn = chosen[name].shape[1:]  # of one number for all elements, as well
-        if len(drawn) > len(shape) or np.broadcast_shapes(drawn, shape) != shape:
-            by_chain = chosen[name].shape[2:] == shape
-            raise ValueError(
-                f"The draws of {name!r} must have shape (draws, {', '.join(map(str, shape))}); got "
-                f"{chosen[name].shape}" + (", grouped by chain: pass `mcmc.get_samples()`." if by_chain else ".")
-            )
-    return chosen

@@ -19,16 +19,26 @@ from ..kernels import Kernel
 from ..priors import WeightPrior
 from ..sites.compressed_normal import CompressedNormal
 from ..sites.exact_gp import ExactGP
+from ..sites.explicit_likelihood import ExplicitLikelihood
 from ..sites.inducing_gp import InducingGP
 from ..sites.sparse_gp import SparseGP
 from ..sites.tracing import ObservedSite, observed_sites, trace_at
 from ..statistics.statistics import SufficientStatistics
+from .model_outcomes import ModelOutcomes
+from .outcomes import Outcomes
 
 
 class SiteParameters(abc.ABC):
-    """The parameters of an observed site at one draw, or of several draws along a first axis of all leaves."""
+    """The parameters of an observed site at one draw, or of several draws along a first axis of all leaves.
+
+    :ivar likelihood_parameters: parameters of a likelihood, unconstrained, shape (p,), where a draw has them; else they
+        are normal given the weights.
+    """
 
     noise_scale: Any
+    likelihood_parameters: Any = None
+    #: Whether a draw has the weights of the function.
+    are_given = False
 
 
 class WeightParameters(SiteParameters):
@@ -59,10 +69,27 @@ class GivenParameters(WeightParameters):
     given: Any
     noise_scale: Any
 
+    are_given = True
+
     def weights(self, statistics: SufficientStatistics) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
         """The weights, with standard deviations of zero."""
         one = jnp.ones((), self.given.dtype)
         return self.given, jnp.zeros_like(self.given), jnp.zeros(0, one.dtype), one
+
+
+@pytree_dataclass
+class GivenJointParameters(WeightParameters):
+    """Of weights that are given, together with parameters of the likelihood."""
+
+    given: Any
+    noise_scale: Any
+    likelihood_parameters: Any
+
+    are_given = True
+
+    def weights(self, statistics: SufficientStatistics) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
+        """The weights, with standard deviations of zero."""
+        return GivenParameters(self.given, self.noise_scale).weights(statistics)
 
 
 @pytree_dataclass
@@ -118,6 +145,10 @@ class SiteDraws(abc.ABC):
     def structure(self) -> SiteParameters:
         """Shapes and dtypes of the parameters at one draw, stacked; nothing is evaluated."""
 
+    def row_outcomes(self) -> Outcomes | None:
+        """The distributions of y, where the site observes rows by a distribution of the model's own."""
+        return None
+
 
 class ModelDraws(SiteDraws):
     """The site that a model makes of draws of its latent sites. Compiled once for data of equal shapes.
@@ -157,6 +188,27 @@ class ModelDraws(SiteDraws):
         """Shapes and dtypes of the parameters at one draw, stacked."""
         first = {name: values[:1] for name, values in self._latent.items()}
         return jax.eval_shape(lambda: _parameters_at(*self._of, self._argument, first, np.arange(1)))
+
+
+class RowDraws(ModelDraws):
+    """A site that observes rows one by one, by a distribution of the model's own: it has outcomes, and no more."""
+
+    def parameters(self, indices: np.ndarray) -> SiteParameters:
+        """Refused."""
+        return self.structure()
+
+    def structure(self) -> SiteParameters:
+        """Refused."""
+        raise ValueError(
+            f"This asks the function of a GP, and {self._of[1]!r} observes rows by a distribution of the model's own, "
+            "which says what y is, not what it is made of. Functions are in the draws, as `{name}_weights`: f at new "
+            "inputs is `basis(X_new) @ w` for each of them."
+        )
+
+    def row_outcomes(self) -> Outcomes:
+        """The distributions of y."""
+        model, site = self._of
+        return ModelOutcomes(model, site, self._latent, self.num_draws, self.data)
 
 
 class StoredDraws(SiteDraws):
@@ -211,6 +263,13 @@ def _(distribution: CompressedNormal) -> SiteParameters:
 
 
 @parameters_of.register
+def _(distribution: ExplicitLikelihood) -> SiteParameters:
+    if distribution.data.parameters is None:
+        return GivenParameters(distribution.weights, distribution.noise_scale)
+    return GivenJointParameters(distribution.weights, distribution.noise_scale, distribution.parameters)
+
+
+@parameters_of.register
 def _(distribution: ExactGP) -> SiteParameters:
     return KernelParameters(distribution.kernel, distribution.noise_scale)
 
@@ -220,3 +279,26 @@ def _(distribution: InducingGP) -> SiteParameters:
     method = distribution.method if distribution.is_density else "vfe"
     members = None if distribution.members is None else jnp.asarray(distribution.members)
     return InducingParameters(distribution.kernel, distribution.noise_scale, distribution.Z, members, method)
+
+
+def latent_draws(observed: ObservedSite, samples: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Draws of a model's latent sites alone, each of the site's shape after the first axis."""
+    missing = [name for name in observed.latent if name not in samples]
+    if missing:
+        raise ValueError(
+            f"The draws lack the latent sites {missing} of the model; pass `mcmc.get_samples()` or draws of "
+            f"all of {sorted(observed.latent)}."
+        )
+    chosen = {name: samples[name] for name in observed.latent}
+    for name, shape in observed.latent.items():
+        size = np.max(np.abs(chosen[name]), initial=0.0, where=np.isfinite(chosen[name]))
+        if size > np.finfo(jax.dtypes.canonicalize_dtype(np.float64)).max:
+            raise ValueError(f"The draws of {name!r} are beyond float32: {size:.3g}. Call numpyro.enable_x64() first.")
+        drawn = chosen[name].shape[1:]  # of one number for all elements, as well
+        if len(drawn) > len(shape) or np.broadcast_shapes(drawn, shape) != shape:
+            by_chain = chosen[name].shape[2:] == shape
+            raise ValueError(
+                f"The draws of {name!r} must have shape (draws, {', '.join(map(str, shape))}); got "
+                f"{chosen[name].shape}" + (", grouped by chain: pass `mcmc.get_samples()`." if by_chain else ".")
+            )
+    return chosen

@@ -10,7 +10,7 @@ import xarray as xr
 
 from .._internal.random import random_key
 from ..statistics.statistics import SufficientStatistics
-from .arviz_compat import attach, container_of
+from .arviz_compat import attach, container_of, taken
 from .observed_data import rows_in_memory
 
 if TYPE_CHECKING:
@@ -34,6 +34,8 @@ def container(
     *,
     row_weights: Any = None,
     row_weights_new: Any = None,
+    offset: Any = None,
+    of_new: dict[str, Any] | None = None,
     predictive: bool = True,
     log_likelihood: str = "leave_one_out",
     key: jax.Array | None = None,
@@ -52,6 +54,7 @@ def container(
         )
     if X_new is None and row_weights_new is not None:
         raise ValueError("to_arviz: `row_weights_new` are those of new rows; pass `X_new` too, or leave them out.")
+    of_new = {"row_weights": row_weights_new, **(of_new or {})}
     if log_likelihood not in ("leave_one_out", "evidence"):
         raise ValueError(f"to_arviz: `log_likelihood` must be 'leave_one_out' or 'evidence'; got {log_likelihood!r}.")
     features = {} if of_rows else dict(posterior.statistics.basis.feature_coords)
@@ -62,11 +65,18 @@ def container(
     groups = _Groups(posterior, coords)
     datasets: dict[str, xr.Dataset] = {}
     if X is not None:
-        pointwise = posterior.leave_one_out(X, y, row_weights=row_weights)
-        left_out = groups.by_draw(pointwise, "obs").rename_dims(obs=NO_LIKELIHOOD)
-        datasets["log_likelihood"] = left_out.assign_attrs(quantity="leave-one-out densities log p(y_i | y_-i, theta)")
+        pointwise = posterior.leave_one_out(X, y, row_weights=row_weights, offset=offset)
+        left_out = groups.by_draw(pointwise, "obs")
+        if posterior.outcomes is not None and posterior.outcomes.rows_are_independent:
+            datasets["log_likelihood"] = left_out.assign_attrs(quantity="log likelihood of each row given the draw")
+        else:
+            quantity = "leave-one-out densities log p(y_i | y_-i, theta)"
+            datasets["log_likelihood"] = left_out.rename_dims(obs=NO_LIKELIHOOD).assign_attrs(quantity=quantity)
         if predictive:
-            datasets["posterior_predictive"] = groups.predictive(keys[0], X, row_weights, "obs")
+            known = {"row_weights": row_weights, "offset": offset}
+            if posterior.outcomes is not None:
+                known["given"] = posterior.outcomes.known_of(np.asarray(y))
+            datasets["posterior_predictive"] = groups.predictive(keys[0], X, "obs", known)
         datasets["observed_data"] = groups.of_rows({posterior.site: y}, "obs")
         datasets["constant_data"] = groups.of_rows({"X": X}, "obs")
     if posterior.run.model is not None:
@@ -76,8 +86,11 @@ def container(
         evidence = groups.by_draw(posterior.log_evidence, "")
         datasets["log_likelihood"] = evidence.assign_attrs(quantity="log evidence log p(y | theta)")
     if X_new is not None:
-        datasets["predictions"] = groups.predictive(keys[1], X_new, row_weights_new, "new_obs")
+        datasets["predictions"] = groups.predictive(keys[1], X_new, "new_obs", of_new)
         datasets["predictions_constant_data"] = groups.of_rows({"X": X_new}, "new_obs")
+    if posterior.is_weighted:
+        log_weight = groups.by_draw(np.log(posterior.weights), "")[posterior.site]
+        datasets["sample_stats"] = taken(result, "sample_stats").assign(log_weight=log_weight)
     return attach(result, datasets)
 
 
@@ -94,8 +107,11 @@ class _Groups:
     def __init__(self, posterior: Posterior, coords: dict[str, Any]) -> None:
         self._posterior, self._coords = posterior, coords
 
-    def predictive(self, key: jax.Array, X: Any, row_weights: Any, rows: str) -> xr.Dataset:
-        """One joint draw of y a posterior draw."""
+    def predictive(self, key: jax.Array, X: Any, rows: str, known: dict[str, Any]) -> xr.Dataset:
+        """One joint draw of y a posterior draw.
+
+        :param known: what predictions take of rows beside their inputs.
+        """
         posterior = self._posterior
         needed = 8 * posterior.num_draws * len(X) * posterior.data.num_outputs
         if needed > posterior.max_memory:
@@ -104,7 +120,7 @@ class _Groups:
                 f"rows), over `max_memory` = {posterior.max_memory / 1e9:.1f} GB. Run with a `thinning`, pass "
                 "`predictive=False` or fewer new rows (or none: the posterior needs no rows), or raise `max_memory`."
             )
-        prediction = posterior.predict(X, row_weights=row_weights)
+        prediction = posterior.predict(X, **known)
         return self.by_draw(prediction.sample_draws(key, np.arange(posterior.num_draws)), rows)
 
     def by_draw(self, values: np.ndarray, rows: str) -> xr.Dataset:

@@ -14,16 +14,21 @@ from numpyro.distributions.transforms import biject_to
 from numpyro.infer.initialization import init_to_uniform
 
 from .._internal import checks
+from ..statistics.kept_rows import Rows
 from .observed_distribution import ObservedDistribution
 
 
 class ObservedSite(NamedTuple):
-    """Statistics or rows that a model observes, and the shapes of the model's latent sites by name."""
+    """Statistics or rows that a model observes, and the shapes of the model's latent sites by name.
+
+    :ivar by_row: whether rows are observed one by one, by a distribution of the model's own.
+    """
 
     name: str
     data: Any
     latent: dict[str, tuple[int, ...]]
     is_density: bool
+    by_row: bool = False
 
 
 def draw_once(model: Callable[..., Any], data: Any) -> dict[str, Any]:
@@ -67,28 +72,39 @@ def observed_sites(trace: dict[str, Any]) -> dict[str, ObservedDistribution]:
 def observed_site(model: Callable[..., Any], data: Any, site: str | None) -> ObservedSite:
     """The one site that stands for all rows, or that of the given name, without evaluating the model.
 
+    Of rows it may be a site of any distribution that observes each of them.
+
     :raises ValueError: if there is no such site, or its data are made by the model of its draws.
     """
     latent: dict[str, tuple[int, ...]] = {}
     sites: dict[str, ObservedDistribution] = {}
+    by_row: list[str] = []
 
     def run():
         trace = draw_once(model, data)
         sites.update(observed_sites(trace))
         for name, each in trace.items():
-            if each["type"] == "sample" and not each["is_observed"] and name not in sites:
+            if each["type"] == "plate":
+                _require_all_rows(name, each, data)
+            if each["type"] != "sample" or name in sites:
+                continue
+            if not each["is_observed"]:
                 latent[name] = jax.numpy.shape(each["value"])
+            elif isinstance(data, Rows):
+                by_row.append(name)
 
     jax.eval_shape(run)
+    if (not sites and len(by_row) == 1 and site in (None, by_row[0])) or site in by_row:
+        return ObservedSite(site or by_row[0], data, latent, is_density=True, by_row=True)
     if site is None and len(sites) == 1:
         site = next(iter(sites))
     if site not in sites:
-        names = sorted(sites)
+        names = sorted([*sites, *by_row])
         raise ValueError(
             "The model must have one site made by `sgp.observe`, `sgp.observe_weights`, `sgp.observe_exact` or "
-            f"`sgp.observe_inducing`; it has {names or 'none'}."
+            f"`sgp.observe_inducing`, or observe rows by a distribution of its own; it has {names or 'none'}."
             + (f" {site!r} is not among them." if site is not None else " Say which with `site=`." * bool(names))
-            + ("" if names else " Models with `sgp.latent` go with NumPyro's `Predictive`.")
+            + ("" if names else " Models with `sgp.latent` are of rows: pass `sgp.rows(X, y)`.")
         )
     observed = sites[site].data
     if not checks.is_concrete(observed):
@@ -97,6 +113,15 @@ def observed_site(model: Callable[..., Any], data: Any, site: str | None) -> Obs
             "pass them to the model as its argument, or in a tuple or dictionary."
         )
     return ObservedSite(site, observed, latent, sites[site].is_density)
+
+
+def _require_all_rows(name: str, plate: dict[str, Any], data: Any) -> None:
+    size, subsample = plate["args"]
+    if isinstance(data, Rows) and subsample is not None and subsample != size:
+        raise ValueError(
+            f"The plate {name!r} takes {subsample} of {size} rows at random, so that rows have no fixed distribution. "
+            "Pass the model without `subsample_size`; draws of its latent sites are the same."
+        )
 
 
 def unconstrained_medians(

@@ -37,6 +37,10 @@ BINS = xr.Dataset(
         "ece": 0.1,
     }
 )
+COUNTS = xr.Dataset(
+    {"observed": ("count", [9.0, 4.0]), "expected": ("count", [8.0, 5.0]), "expected_sd": ("count", [2.0, 1.5])},
+    {"count": [0, 1]},
+)
 
 
 def regression():
@@ -67,6 +71,7 @@ CASES = {
     "plot_evidence": lambda ax: plots.plot_evidence([10, 20], [-5.0, -4.0], ax=ax),
     "plot_level_probabilities": lambda ax: plots.plot_level_probabilities(LEVELS, [0, 2], ax=ax),
     "plot_reliability": lambda ax: plots.plot_reliability(BINS, ax=ax),
+    "plot_rootogram": lambda ax: plots.plot_rootogram(COUNTS, ax=ax),
     "plot_pit": lambda ax: plots.plot_pit(RNG.uniform(size=50), ax=ax),
     "plot_ranks": lambda ax: plots.plot_ranks(RNG.integers(0, 10, 50), 9, ax=ax),
 }

@@ -20,8 +20,8 @@ import ppl_sgp as sgp
 # %% tags=["parameters"]
 num_points = 5  # inducing points, few on purpose
 num_features = 12  # of the frozen bases
-num_rows = 500  # of the steps
-sizes = (2, 4, 8, 16, 32)  # numbers of points that are tried there
+num_rows = 300  # of the steps
+sizes = (2, 4, 8, 16)  # numbers of points that are tried there
 output = Path("examples-output")
 
 # %%
@@ -114,7 +114,7 @@ figure.savefig(output / "methods.png", dpi=150)
 # cubic but for a little. The arc-cosine kernel of order 0 is that of a network of steps. Where its bias is small
 # against its weights it has rank two: two points, one each side, carry all that it can say of a step; a squared
 # exponential needs many, and still rounds it. Of the curve that kernel knows nothing. Plus a cubic polynomial it has
-# rank six, so that six points carry both.
+# rank six, or nearly, so that eight points carry both.
 
 # %%
 rng = np.random.default_rng(0)
@@ -155,18 +155,18 @@ for title, values in sets.items():
         print(f"{name:24}" + "".join(f"{value:9.1f}" for value in bounds[title, name]))
 
 # %%
-figure, axes = plt.subplots(1, 2, figsize=(11, 4), layout="constrained")
+figure, axes = plt.subplots(1, 2, figsize=(11, 4.3), layout="constrained")
 for ax, (title, values) in zip(axes, sets.items(), strict=True):
     for name in families:
         ax.plot(sizes, bounds[title, name], "o-", label=name)
     ax.set(xscale="log", xlabel="inducing points", title=f"{title[0].upper()}{title[1:]}: points that a kernel needs")
     ax.set_xticks(sizes, [str(m) for m in sizes])
     ax.minorticks_off()
-    inset = ax.inset_axes((0.62, 0.08, 0.35, 0.3))
+    inset = ax.inset_axes((0.62, 0.2, 0.35, 0.28))
     inset.plot(x, values, ".", color="0.6", ms=1)
     inset.set(xticks=[], yticks=[])
 axes[0].set_ylabel("bound on the evidence [nats]")
-axes[0].legend(frameon=False, loc="center right")
+figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=5, frameon=False)
 figure.savefig(output / "points_and_kernels.png", dpi=150)
 
 # %% [markdown]

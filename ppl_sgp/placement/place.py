@@ -139,7 +139,7 @@ def place(
         model = PlacedGP(hyper.family, lengthscale, best.free, level, scale, noise_unit)
         fit = fit_evidence(model, statistics)
         report = PlacementReport(
-            tuple(map(str, found if hyper is found[0] else (*found, hyper))),
+            tuple(map(str, found if hyper.found_by == found[0].found_by else (*found, hyper))),
             tuple(map(as_row, tried)),
             index,
             (*reasons, *([remark] if remark else [])),

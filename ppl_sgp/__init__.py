@@ -74,8 +74,9 @@ from .statistics.checkpoint import CheckpointError
 from .statistics.from_data import ChunkError, sufficient_statistics
 from .statistics.groups import stack_statistics
 from .statistics.kept_rows import ChunkedRows, Rows, rows
-from .statistics.sources import TableChunks, table_chunks
 from .statistics.statistics import SufficientStatistics
+from .tables.chunks import TableChunks, table_chunks
+from .tables.recipe import Recipe, recipe
 
 __all__ = [
     "EXTRA_FIELDS",
@@ -128,6 +129,7 @@ __all__ = [
     "Prediction",
     "Product",
     "RationalQuadratic",
+    "Recipe",
     "RelevanceClassifier",
     "RelevanceVectors",
     "Report",
@@ -177,6 +179,7 @@ __all__ = [
     "predictive_entropy",
     "pytree_dataclass",
     "rank_uniformity",
+    "recipe",
     "relevance_summary",
     "report",
     "rows",

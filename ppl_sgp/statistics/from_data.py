@@ -11,13 +11,13 @@ from tqdm.auto import tqdm
 
 from .._internal import checks
 from ..bases.basis import Basis
+from ..tables.chunks import TableChunks, as_triple
 from .accumulate import moments_of_arrays, progress_bar
 from .checkpoint import Checkpoint, CheckpointError
 from .devices import is_sharded, sum_devices
 from .moments import Moments
 from .partitions import Part, Summed, is_partitioned, kind_of_partitions, sum_partitions
 from .root_moments import RootMoments, kind_beside
-from .sources import TableChunks, as_triple
 from .statistics import SufficientStatistics
 
 #: By the name of the method, the class of the sums.

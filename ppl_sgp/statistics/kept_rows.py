@@ -11,10 +11,10 @@ import numpy as np
 
 from .._internal import checks
 from .._internal.pytree import pytree_dataclass, static
+from ..tables.chunks import TableChunks, as_triple
 from .input_chunks import DaskChunks, InputChunks, Spread
 from .partitions import is_partitioned
 from .rows import as_float64, validated
-from .sources import TableChunks, as_triple
 
 
 class KeptOutputs:

@@ -3,6 +3,7 @@
 from . import direct, models, plots
 from ._internal.pytree import pytree_dataclass, static
 from .bases.basis import Basis
+from .bases.categorical import CategoricalBasis
 from .bases.centred import CentredBasis
 from .bases.columns import SelectedColumns
 from .bases.constant import ConstantBasis
@@ -17,6 +18,7 @@ from .bases.periodic import PeriodicBasis
 from .bases.polynomial import PolynomialBasis
 from .bases.rotated import RotatedBasis
 from .bases.stack import StackedBasis, stack
+from .bases.tensor import TensorBasis, tensor
 from .bases.user import CallableBasis
 from .diagnostics.classification_calibration import calibrate_classification, predictive_entropy
 from .diagnostics.marginal_likelihood import MarginalLikelihood, log_marginal_likelihood
@@ -36,6 +38,7 @@ from .inference.inducing_points import InducingPoints, select_inducing_points
 from .kernels import (
     ArcCosine,
     ArcSine,
+    Categorical,
     Constant,
     Kernel,
     Linear,
@@ -88,6 +91,8 @@ __all__ = [
     "Basis",
     "BlockPrior",
     "CallableBasis",
+    "Categorical",
+    "CategoricalBasis",
     "CentredBasis",
     "CheckpointError",
     "ChunkError",
@@ -144,6 +149,7 @@ __all__ = [
     "SufficientStatistics",
     "Sum",
     "TableChunks",
+    "TensorBasis",
     "WeightPrior",
     "adapt_features",
     "average_predictions",
@@ -190,6 +196,7 @@ __all__ = [
     "static",
     "sufficient_statistics",
     "table_chunks",
+    "tensor",
     "to_arviz",
     "weight_posterior",
     "whitened_weights",

@@ -212,11 +212,16 @@ class Basis(abc.ABC):
             if bad.any():
                 row, feature = np.argwhere(bad)[0]
                 row += start
+                x = np.asarray(X[row])
+                why = self.not_finite_at(x) or "Leave such rows out, or make features that are finite there."
                 raise ValueError(
                     f"{owner or type(self).__name__}: {self.name_of(int(feature))} is {Phi[row, feature]} at row "
-                    f"{first_row + row} of `X`, {np.asarray(X[row]).tolist()}. Leave such rows out, or make features "
-                    "that are finite there."
+                    f"{first_row + row} of `X`, {x.tolist()}. {why}"
                 )
+
+    def not_finite_at(self, x: np.ndarray) -> str | None:
+        """Why features are not finite at one input (d,), and what to do, for messages; ``None`` if it is not known."""
+        return None
 
     def name_of(self, feature: int) -> str:
         """A feature in messages: its number, and the basis that makes it."""

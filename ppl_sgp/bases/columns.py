@@ -19,7 +19,8 @@ from .wrapped import WrappedBasis
 
 @pytree_dataclass
 class SelectedColumns(WrappedBasis):
-    """Features of another basis, which sees only some columns of the inputs: a part of :func:`~ppl_sgp.stack`.
+    """Features of another basis, which sees only some columns of the inputs: a part of :func:`~ppl_sgp.stack`
+    or :func:`~ppl_sgp.tensor`.
 
     :param basis: the basis φ, of as many inputs as there are columns.
     :param columns: which columns of X it sees, in its order.
@@ -73,6 +74,11 @@ class SelectedColumns(WrappedBasis):
         return self.basis.weight_prior(kernel)
 
     @property
+    def feature_coords(self) -> dict[str, Any]:
+        """Names of the features, as the basis has them."""
+        return self.basis.feature_coords
+
+    @property
     def constant_features(self) -> np.ndarray:
         """Whether each feature is a constant, shape (m,), Boolean."""
         return self.basis.constant_features
@@ -101,3 +107,7 @@ class SelectedColumns(WrappedBasis):
 
     def name_of(self, feature: int) -> str:
         return self.basis.name_of(feature)
+
+    def not_finite_at(self, x: np.ndarray) -> str | None:
+        reason = self.basis.not_finite_at(x[self.columns])
+        return reason and f"Column {', '.join(map(str, self.columns))}: {reason}"

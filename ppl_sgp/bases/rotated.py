@@ -95,6 +95,9 @@ class RotatedBasis(WrappedBasis):
     def features(self, X: Any, xp: ModuleType) -> Any:
         return self.basis.features(X, xp) @ xp.asarray(self.rotation, dtype=X.dtype)
 
+    def not_finite_at(self, x: np.ndarray) -> str | None:
+        return self.basis.not_finite_at(x)
+
     def host_features_of(self, X: Any, kept: np.ndarray) -> np.ndarray:
         """Host features with some of those before the rotation at zero, shape (n, m)."""
         return self.basis.host_features_of(X, kept) @ np.asarray(self.rotation)

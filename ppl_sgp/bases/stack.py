@@ -15,6 +15,7 @@ from .._internal.pytree import pytree_dataclass
 from ..kernels import Kernel
 from ..priors import BlockPrior, DiagonalPrior, WeightPrior
 from .basis import Basis
+from .composite import first_known, own_priors, require_same_inputs
 
 
 @pytree_dataclass
@@ -47,18 +48,7 @@ class StackedBasis(Basis):
         :return: a :class:`~ppl_sgp.DiagonalPrior` if all are, else a :class:`~ppl_sgp.BlockPrior`.
         :raises ValueError: unless there is one kernel or prior of the right size for each basis.
         """
-        if not isinstance(kernels, tuple | list) or len(kernels) != len(self.bases):
-            got = f"{len(kernels)}" if isinstance(kernels, tuple | list) else type(kernels).__name__
-            raise ValueError(
-                f"StackedBasis.weight_prior needs a tuple of {len(self.bases)} kernels or priors, one for each basis; "
-                f"got {got}."
-            )
-        return stack(
-            *(
-                kernel.sized(basis.num_features) if isinstance(kernel, WeightPrior) else basis.weight_prior(kernel)
-                for basis, kernel in zip(self.bases, kernels, strict=True)
-            )
-        )
+        return stack(*own_priors(self.bases, kernels, "StackedBasis"))
 
     @property
     def parts(self) -> tuple[Basis, ...]:
@@ -121,6 +111,9 @@ class StackedBasis(Basis):
             index += 1
         return f"{self.bases[index].name_of(feature)} (part {index} of the stack)"
 
+    def not_finite_at(self, x: np.ndarray) -> str | None:
+        return first_known(self.bases, x)
+
 
 @overload
 def stack(*parts: Basis) -> StackedBasis: ...
@@ -146,11 +139,7 @@ def stack(*parts: Any) -> StackedBasis | DiagonalPrior | BlockPrior:
         (30, 30)
     """
     if parts and all(isinstance(part, Basis) for part in parts):
-        if len({basis.input_dim for basis in parts}) > 1:
-            raise ValueError(
-                f"stack: bases must take the same inputs; got {', '.join(str(basis.input_dim) for basis in parts)} "
-                "columns. Wrap one that sees some of them in `SelectedColumns(basis, columns, input_dim)`."
-            )
+        require_same_inputs(parts, "stack")
         return StackedBasis(tuple(parts))
     if parts and all(isinstance(part, DiagonalPrior) for part in parts):
         return _stacked_diagonals(parts)

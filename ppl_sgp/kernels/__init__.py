@@ -1,7 +1,7 @@
 """Covariance functions: value, diagonal, spectral density and spectral sampling; sums and products.
 
 Every base kernel with a spectral density is a scale mixture of Gaussians, and that one fact gives all of its spectral
-side (the others are Constant, Periodic, Linear, Polynomial, ArcCosine and ArcSine, which have none).
+side (the others are Constant, Categorical, Periodic, Linear, Polynomial, ArcCosine and ArcSine, which have none).
 A frequency of the kernel (cycles per unit of ``x``) is ``mix * z / (2 pi lengthscale)`` with ``z`` standard
 normal in ``d`` dimensions, and ``mix**2`` is
 
@@ -22,6 +22,7 @@ for the squared-exponential spectrum in cycles.
 """
 
 from .arc_sine import ArcSine
+from .categorical import Categorical
 from .constant import Constant
 from .kernel import Kernel, Product, Sum
 from .nonstationary import ArcCosine, Linear, Polynomial
@@ -32,6 +33,7 @@ from .stationary import Matern12, Matern32, Matern52, RationalQuadratic, Squared
 __all__ = [
     "ArcCosine",
     "ArcSine",
+    "Categorical",
     "Constant",
     "Kernel",
     "Linear",

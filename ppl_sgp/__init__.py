@@ -17,7 +17,8 @@ from .bases.nystrom import NystromBasis
 from .bases.periodic import PeriodicBasis
 from .bases.polynomial import PolynomialBasis
 from .bases.rotated import RotatedBasis
-from .bases.stack import StackedBasis, stack
+from .bases.stack import NamedStack, StackedBasis, stack
+from .bases.table import TableBasis
 from .bases.tensor import TensorBasis, tensor
 from .bases.user import CallableBasis
 from .diagnostics.classification_calibration import calibrate_classification, predictive_entropy
@@ -123,6 +124,7 @@ __all__ = [
     "Matern12",
     "Matern32",
     "Matern52",
+    "NamedStack",
     "NystromBasis",
     "Periodic",
     "PeriodicBasis",
@@ -148,6 +150,7 @@ __all__ = [
     "StatisticsGibbs",
     "SufficientStatistics",
     "Sum",
+    "TableBasis",
     "TableChunks",
     "TensorBasis",
     "WeightPrior",

@@ -129,6 +129,11 @@ class CategoricalBasis(Basis):
         contrasts = [f"contrast {j}" for j in range(1, self.num_levels)]
         return {"feature": contrasts if self.sum_to_zero else list(self.labels)}
 
+    def admissible(self, X: np.ndarray) -> np.ndarray:
+        """The nearest levels."""
+        levels = np.asarray(self.levels)
+        return levels[np.argmin(np.abs(X - levels[None, :]), axis=1)][:, None]
+
     def features(self, X: Any, xp: ModuleType) -> Any:
         same = X == xp.asarray(self.levels, dtype=X.dtype)[None, :]
         features = same.astype(X.dtype)

@@ -27,12 +27,16 @@ from .inputs import checked_kernel
 class PeriodicBasis(Basis):
     """Features ``[1, cos 2πkx/T, sin 2πkx/T]`` of one input, for harmonics k = 1..K of the period T.
 
+    Without the constant f has mean zero over a period, so that beside a level or another season each has its own: f
+    then has the kernel less its mean over a period.
+
     With the prior of :meth:`weight_prior` f has the :class:`~ppl_sgp.Periodic` kernel, but for
     harmonics beyond K. Those carry less than 0.1% of the variance if ``K ≥ 4/ℓ``, and fall faster than
     exponentially.
 
     :param period: T, units of x; a number, as features are computed once.
-    :param num_harmonics: K; the number of features is ``2K + 1``.
+    :param num_harmonics: K; the number of features is ``2K + 1``, or without the constant ``2K``.
+    :param constant: whether there is the constant feature, the first one.
     :raises ValueError: if the period is not a positive number, or ``num_harmonics`` not a positive integer.
 
     .. doctest::
@@ -45,6 +49,7 @@ class PeriodicBasis(Basis):
 
     period: float = static()
     num_harmonics: int = static()
+    constant: bool = static(default=True)
 
     def __post_init__(self) -> None:
         owner = "PeriodicBasis"
@@ -56,11 +61,12 @@ class PeriodicBasis(Basis):
         checks.positive("period", self.period, owner)
         object.__setattr__(self, "period", float(self.period))
         object.__setattr__(self, "num_harmonics", checks.whole_number("num_harmonics", self.num_harmonics, 1, owner))
+        object.__setattr__(self, "constant", bool(self.constant))
 
     @property
     def num_features(self) -> int:
-        """The number of features m: a constant, and two for each harmonic."""
-        return 2 * self.num_harmonics + 1
+        """The number of features m: two for each harmonic, and perhaps a constant."""
+        return 2 * self.num_harmonics + self.constant
 
     @property
     def input_dim(self) -> int:
@@ -69,14 +75,15 @@ class PeriodicBasis(Basis):
 
     @property
     def constant_features(self) -> np.ndarray:
-        """Whether each feature is the constant, shape (m,), Boolean: the first is."""
-        return np.arange(self.num_features) == 0
+        """Whether each feature is the constant, shape (m,), Boolean: the first is, if there is one."""
+        return np.arange(self.num_features) < self.constant
 
     def features(self, X: Any, xp: ModuleType) -> Any:
         turns = X / self.period
         angle = 2 * math.pi * (turns - xp.round(turns))  # whole turns change nothing, and would cost digits
         phase = angle * xp.arange(1, self.num_harmonics + 1, dtype=X.dtype)[None, :]
-        return xp.concatenate([xp.ones_like(angle), xp.cos(phase), xp.sin(phase)], axis=1)
+        waves = xp.concatenate([xp.cos(phase), xp.sin(phase)], axis=1)
+        return xp.concatenate([xp.ones_like(angle), waves], axis=1) if self.constant else waves
 
     def weight_prior(self, kernel: Kernel) -> DiagonalPrior:
         """Prior variances: the coefficients of the cosine series of the kernel. O(K log K).
@@ -86,7 +93,7 @@ class PeriodicBasis(Basis):
 
         :param kernel: a :class:`~ppl_sgp.Periodic` kernel of the basis's period; lengthscale and amplitude may be
             traced.
-        :return: a :class:`~ppl_sgp.DiagonalPrior` of shape (m,): a constant, cosines, sines.
+        :return: a :class:`~ppl_sgp.DiagonalPrior` of shape (m,): the constant, if there is one, cosines, sines.
         :raises ValueError: for another kernel, or a period that is not the basis's or is traced.
         """
         remedy = (
@@ -101,7 +108,8 @@ class PeriodicBasis(Basis):
         series = jnp.fft.rfft(correlation).real[: self.num_harmonics + 1] / number
         log_series = jnp.log(jnp.maximum(series, jnp.finfo(dtype).eps)) / 2 + log_amplitude
         harmonics = log_series[1:] + math.log(2) / 2
-        return DiagonalPrior.from_log_scale(jnp.concatenate([log_series[:1], harmonics, harmonics]))
+        level = [log_series[:1]] if self.constant else []
+        return DiagonalPrior.from_log_scale(jnp.concatenate([*level, harmonics, harmonics]))
 
     def _check_period(self, kernel: Periodic) -> None:
         remedy = f"Write `Periodic(basis.period, lengthscale, amplitude)`: features have the period {self.period}."

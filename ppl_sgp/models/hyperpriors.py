@@ -66,7 +66,7 @@ def weight_unit(statistics: SufficientStatistics) -> Any:
     return (moments.num_rows / trace) ** 0.5
 
 
-def check_statistics(owner: str, statistics: Any) -> None:
+def check_statistics(owner: str, statistics: Any, any_mean: bool = False) -> None:
     """Refuse other arguments and y identically zero; warn of a mean that a GP of mean zero cannot follow."""
     if not isinstance(statistics, SufficientStatistics):
         kept = " For rows that are not compressed take `sgp.models.exact_gp`." if isinstance(statistics, Rows) else ""
@@ -83,7 +83,7 @@ def check_statistics(owner: str, statistics: Any) -> None:
             f"{owner}: all features are zero at all rows. The basis ({type(statistics.basis).__name__}) does not cover "
             "these inputs, or has lengthscales far shorter than the distance from its points: check units and range."
         )
-    check_outputs(owner, statistics)
+    check_outputs(owner, statistics, any_mean)
 
 
 def check_outputs(owner: str, data: Data, any_mean: bool = False) -> None:

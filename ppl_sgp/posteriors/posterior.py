@@ -19,6 +19,7 @@ from ..sites.tracing import ObservedSite, observed_site
 from ..statistics.kept_rows import Rows
 from ..statistics.statistics import SufficientStatistics
 from ..statistics.storage import read, write
+from ..tables.recipe import rows_of_table
 from .arviz_compat import site_dims
 from .augmentation import Augmentation
 from .exact import ExactPosteriors
@@ -30,7 +31,7 @@ from .leave_one_out import left_out, loo_pit
 from .log_prior import log_densities_at, log_evidence_at
 from .lost_variance import warn_of_lost_variance
 from .mixture import gaussian_log_density
-from .observed_data import Data, training_rows
+from .observed_data import Data, new_inputs, recipe_of, training_rows
 from .predict import predict_with
 from .prediction import Prediction
 from .runs import Run, StoredRun, run_of
@@ -165,7 +166,7 @@ class Posterior:
         *,
         row_weights: Any = None,
         augment: Augmentation | None = None,
-        parts: int | Sequence[int] | None = None,
+        parts: int | str | Sequence[int | str] | None = None,
         residual_variance: bool = True,
     ) -> Prediction:
         """Predict at new inputs, averaging over all draws: see :func:`~ppl_sgp.predict`.
@@ -173,13 +174,14 @@ class Posterior:
         Warns where the basis has less than half of the prior variance of the model's kernel, as near the walls of a box
         that is too narrow.
 
-        :param X_new: new inputs, shape (n_new, d).
+        :param X_new: new inputs, shape (n_new, d); or a table of new rows, if the basis has a recipe for it.
         :param row_weights: known relative noise precisions of the new rows, shape (n_new,).
         :param augment: a feature more at each new row.
-        :param parts: positions of bases in a stack whose functions are wanted.
+        :param parts: names or positions of bases in a stack whose functions are wanted.
         :param residual_variance: add the variance that a basis of a frozen kernel, or inducing points, lack of their
             kernel at new rows.
         """
+        X_new = new_inputs(self.data, X_new)
         prediction = predict_with(
             self.functions,
             self.data,
@@ -266,6 +268,8 @@ class Posterior:
         :param dims: dimensions by variable, for the model's own sites; default what the model names itself, by plates
             and ``infer={"event_dims": [...]}``.
         """
+        X, y, row_weights = rows_of_table(recipe_of(self.data), X, y, row_weights)
+        X_new = new_inputs(self.data, X_new)
         return container(
             self,
             X,

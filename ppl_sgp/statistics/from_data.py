@@ -57,7 +57,8 @@ def sufficient_statistics(
 
     :param basis: the frozen feature map.
     :param X: inputs, shape (n, d), an array of NumPy, JAX or Dask, or a memory map; or an iterable of chunks
-        ``(X, y)`` or ``(X, y, row_weights)``, such as :func:`~ppl_sgp.table_chunks` makes of tables.
+        ``(X, y)`` or ``(X, y, row_weights)``, such as :func:`~ppl_sgp.table_chunks` makes of tables. If the basis has a
+        recipe (:class:`~ppl_sgp.TableBasis`), a table with inputs and y in it, or an iterable of such tables.
     :param y: outputs, shape (n,), or (n, q) for q outputs that share the inputs. ``None`` if ``X``
         is an iterable of chunks.
     :param chunk_size: rows after which progress is shown and a checkpoint written; default as many as have 128 MB of
@@ -96,6 +97,8 @@ def sufficient_statistics(
             f"sufficient_statistics: `basis` must be a Basis such as sgp.FourierBasis; got {type(basis).__name__}. "
             "The order is sufficient_statistics(basis, X, y)."
         )
+    if basis.recipe is not None:
+        X, chunk_size = basis.recipe.source(X, y, chunk_size)
     if float32_features and not basis.has_float32_features:
         raise ValueError(
             f"sufficient_statistics: features of {type(basis).__name__} are evaluated in float64 only; leave "

@@ -22,7 +22,7 @@ from .._internal.pytree import REGISTRY, file_name, is_static, rebuild
 from .files import replace_file
 
 FORMAT = "ppl_sgp"
-VERSION = 2
+VERSION = 3
 _HEADER = "header"
 Header = dict[str, Any]
 Arrays = dict[str, np.ndarray]
@@ -44,8 +44,25 @@ _DAMAGE = (
 )
 
 
+def _from_2_to_3(header: Header, arrays: Arrays) -> tuple[Header, Arrays]:
+    """Seasons have a constant, or none, since."""
+
+    def visit(node: Any) -> None:
+        if isinstance(node, list):
+            for each in node:
+                visit(each)
+        elif isinstance(node, dict):
+            if node.get("class") == "ppl_sgp.PeriodicBasis":
+                node["fields"].setdefault("constant", {"static": True})
+            for each in node.values():
+                visit(each)
+
+    visit(header["parts"])
+    return header, arrays
+
+
 #: By an older version, what makes of a header and arrays those of the next version: see docs/file_formats.md.
-MIGRATIONS: dict[int | str, Callable[[Header, Arrays], tuple[Header, Arrays]]] = {}
+MIGRATIONS: dict[int | str, Callable[[Header, Arrays], tuple[Header, Arrays]]] = {2: _from_2_to_3}
 
 
 def write(path: Any, parts: dict[str, Any]) -> None:

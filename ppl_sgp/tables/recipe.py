@@ -107,9 +107,16 @@ class Recipe:
         again = functools.partial(self.rows, chunk_size=chunk_size)
         return TableChunks(table, reader.read, again, names, self._rows_of)
 
-    def chunks_of(self, source: Any) -> Iterable[tuple[Any, ...]]:
-        """Chunks of rows of a table; of an iterable of tables, a chunk after the other; of other chunks, themselves."""
-        return self.rows(source) if is_table(source) else _Tables(self, source)
+    def source(self, rows: Any, y: Any, chunk_size: int | None) -> tuple[Any, int | None]:
+        """Rows for a pass, and its size of chunks: of a table, or of an iterable of tables; others as they are.
+
+        :param rows: a table, an iterable of tables or of chunks ``(X, y)``, or inputs.
+        :param y: outputs, or ``None`` where tables and chunks have them.
+        """
+        if is_table(rows):
+            return (self.rows(rows, chunk_size=chunk_size or CHUNK), None) if y is None else (self(rows), chunk_size)
+        chunked = isinstance(rows, Iterable) and not isinstance(rows, TableChunks) and not hasattr(rows, "shape")
+        return (_Tables(self, rows) if chunked and y is None else rows), chunk_size
 
     def _encoded(self, block: Block, first: int) -> np.ndarray:
         return np.concatenate([each.encode(block[each.name], first) for each in self.encodings], axis=1)
@@ -159,6 +166,27 @@ class _Tables:
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
         for table in self._tables:
             yield from self._recipe.rows(table) if is_table(table) else [as_triple(table)]
+
+
+def rows_of_table(recipe: Recipe | None, X: Any, y: Any, row_weights: Any) -> tuple[Any, Any, Any]:
+    """Inputs, outputs and row weights of a table, if that is what is given in place of X; others as they are.
+
+    Missing values leave rows out as the recipe says.
+    """
+    if recipe is None or X is None or not is_table(X):
+        return X, y, row_weights
+    if y is not None:
+        return recipe(X), y, row_weights
+    chunks = [as_triple(chunk) for chunk in recipe.rows(X)]
+    if not chunks:
+        raise ValueError("recipe: the table has no rows, or none without missing values.")
+    X, y, of_table = zip(*chunks, strict=True)
+    return np.concatenate(X), np.concatenate(y), row_weights if of_table[0] is None else np.concatenate(of_table)
+
+
+def inputs_of_table(recipe: Recipe | None, X: Any) -> Any:
+    """Inputs of a table, if that is what is given in place of X; others as they are."""
+    return X if recipe is None or X is None or not is_table(X) else recipe(X)
 
 
 def _described(encoding: ColumnEncoding) -> str:
@@ -214,7 +242,7 @@ def recipe(
         >>> sgp.recipe({"day": day, "hour": np.arange(365) % 24, "y": np.zeros(365)}, output="y")
         Recipe(2 inputs, output y)
           day: dates, days since 2024-01-01, 364 of them
-          hour: numbers, (x - 12)/8.9
+          hour: numbers, (x - 11)/8.89561
     """
     if isinstance(inputs, str):
         raise ValueError(f"recipe: `inputs` must be a list of names; got {inputs!r}. Use [{inputs!r}].")

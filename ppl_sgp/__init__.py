@@ -2,6 +2,7 @@
 
 from . import direct, models, plots
 from ._internal.pytree import pytree_dataclass, static
+from .bases.additive import additive_basis
 from .bases.basis import Basis
 from .bases.categorical import CategoricalBasis
 from .bases.centred import CentredBasis
@@ -63,6 +64,7 @@ from .posteriors.one_line import kernel_draws, kernel_error, leave_one_out, pred
 from .posteriors.posterior import Posterior, load_posterior, posterior
 from .posteriors.prediction import Prediction
 from .posteriors.to_arviz import EXTRA_FIELDS
+from .posteriors.variance_shares import variance_shares
 from .priors import BlockPrior, DensePrior, DiagonalPrior, HouseholderPrior, KroneckerPrior, WeightPrior
 from .relevance.classification import RelevanceClassifier, fit_relevance_classifier
 from .relevance.fit import RelevanceVectors, fit_relevance_vectors
@@ -155,6 +157,7 @@ __all__ = [
     "TensorBasis",
     "WeightPrior",
     "adapt_features",
+    "additive_basis",
     "average_predictions",
     "calibrate_classification",
     "calibrate_regression",
@@ -201,6 +204,7 @@ __all__ = [
     "table_chunks",
     "tensor",
     "to_arviz",
+    "variance_shares",
     "weight_posterior",
     "whitened_weights",
 ]

@@ -67,7 +67,7 @@ def reader_of(table: Any, chunk_size: int, owner: str) -> tuple[Any, Reader]:
 
 
 def _of_mapping(table: Mapping[Any, Any], chunk_size: int) -> Reader:
-    arrays = {name: np.asarray(values) for name, values in table.items()}
+    arrays = {name: _of_values(values) for name, values in table.items()}
     shapes = {name: array.shape for name, array in arrays.items()}
     if len(set(shapes.values())) > 1 or any(len(shape) != 1 for shape in shapes.values()):
         raise ValueError(f"A dictionary that is a table must hold arrays (n,) of one length; got shapes {shapes}.")
@@ -77,6 +77,12 @@ def _of_mapping(table: Mapping[Any, Any], chunk_size: int) -> Reader:
             yield {name: arrays[name][start : start + chunk_size] for name in names}
 
     return Reader(list(arrays), read)
+
+
+def _of_values(values: Any) -> np.ndarray:
+    array = np.asarray(values)
+    # A list of text and numbers would be text.
+    return array if hasattr(values, "dtype") or array.dtype.kind not in "US" else np.array(values, dtype=object)
 
 
 def _of_pandas(table: Any, chunk_size: int) -> Reader:

@@ -118,7 +118,8 @@ def additive(*, noise_scale: Any = None, **parts: Any) -> AdditiveGP:
     """
     made = {}
     for name, given in parts.items():
-        given = {"kernel": given} if callable(given) and not isinstance(given, (Mapping, dist.Distribution)) else given
+        if callable(given) and not isinstance(given, (Kernel, Mapping, dist.Distribution)):
+            given = {"kernel": given}
         if not isinstance(given, Mapping) or isinstance(given.get("kernel"), Kernel):
             raise ValueError(
                 f"additive: what is given for the part {name!r} must be a class of kernels, such as sgp.Matern52, or a "

@@ -129,6 +129,16 @@ def require_one_output(owner: str, statistics: SufficientStatistics, remedy: str
         )
 
 
+def refuse_parts(owner: str, statistics: Any) -> None:
+    """Refuse statistics of a stack, whose parts have kernels of their own."""
+    if isinstance(statistics, SufficientStatistics) and statistics.basis.parts:
+        raise ValueError(
+            f"{owner} is a model of one kernel, and the basis is a stack of {len(statistics.basis.parts)} parts. Use "
+            "`sgp.models.additive()`, which has default priors for each part, or write the model yourself: "
+            "`sgp.observe('y', stats, stats.basis.weight_prior((k1, k2)), noise_scale)`."
+        )
+
+
 def require_fourier(owner: str, statistics: SufficientStatistics, remedy: str) -> FourierBasis:
     """The Fourier basis of the statistics; any other is refused."""
     if not isinstance(statistics.basis, FourierBasis):

@@ -21,8 +21,8 @@ def variance_shares(posterior: Posterior) -> xr.Dataset:
 
     With C the covariance of the features over the rows, a part k has the variance ``E[wₖᵀCₖₖwₖ]`` over the posterior of
     the weights given the draw; ``between parts`` are the covariances of parts, twice, which are negative where one
-    undoes what another does. With the noise the shares add up to one. No rows are needed: O(m²) a draw. Without a constant among the features their means over the rows are not known, and mean squares take the place of
-    variances.
+    undoes what another does. With the noise the shares add up to one. Without a constant among the features their means
+    over the rows are not known, and mean squares take the place of variances. No rows are needed: O(m²) a draw.
 
     :param posterior: of statistics of a :func:`~ppl_sgp.stack`, of one output.
     :return: a dataset with ``variance`` (draw, part), in squared units of y, and ``share`` (draw, part).

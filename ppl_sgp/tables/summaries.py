@@ -64,10 +64,10 @@ class ColumnSummary:
         found = " and ".join(sorted(self._found))
         asked = "category" if isinstance(self.kind, (list, tuple)) else self.kind
         natural = NATURAL.get(found)
-        if not found or natural == asked or (asked is None and natural):
-            return natural if asked is None else asked
-        if asked == "category" and self._found <= {"text", "numbers", "Booleans"}:
+        if not found or (asked == "category" and self._found <= {"text", "numbers", "Booleans"}):
             return asked
+        if natural is not None and asked in (None, natural):
+            return natural
         remedy = {
             "text": "Parse it first, as with `pandas.to_numeric` or `pandas.to_datetime`.",
             "durations": "Divide them by their unit first, as by `numpy.timedelta64(1, 's')`, to make them numbers.",

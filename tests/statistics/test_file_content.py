@@ -154,6 +154,7 @@ def test_files_of_an_older_version_are_brought_up_to_date(content, tmp_path, mon
     header["version"] = storage.VERSION - 1
     with open(path, "wb") as file:
         np.savez(file, header=np.array(json.dumps(header)), **arrays)
+    monkeypatch.delitem(storage.MIGRATIONS, storage.VERSION - 1)
     with pytest.raises(ValueError, match=f"format version {storage.VERSION - 1}; .*reads version {storage.VERSION}."):
         sgp.SufficientStatistics.load(path)
 

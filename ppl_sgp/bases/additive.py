@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from .._internal import checks
-from ..kernels import Kernel, SquaredExponential
+from ..kernels import Kernel, Matern32
 from ..tables.columns import CategoryColumn, ColumnEncoding, DateColumn, NumberColumn
 from ..tables.recipe import Recipe
 from .basis import Basis
@@ -25,8 +25,9 @@ from .table import TableBasis
 
 #: Parts that are of no column alone.
 INTERCEPT, LINEAR, JOINT = "intercept", "linear", "joint"
-#: Functions of a number and of a date, on boxes twice as wide as what the recipe has seen: good for lengthscales from a
-#: ninth and a thirtieth of the half-range up to 0.6 of it, beyond which functions are lines (LaplaceBasis.suggest).
+#: Functions of a number and of a date, on boxes twice as wide as what the recipe has seen: for Matern32 good for
+#: lengthscales from a fourth and a fifteenth of the half-range to a half of it (LaplaceBasis.suggest), beyond which
+#: functions are near to lines.
 NUMBER_FUNCTIONS, DATE_FUNCTIONS, BOX = 30, 100, 2.0
 #: Seasons of dates: their periods in days, and most harmonics.
 SEASONS = {"day": (1.0, 8), "week": (7.0, 12), "year": (365.2425, 12)}
@@ -39,7 +40,7 @@ def additive_basis(
     recipe: Recipe,
     *,
     joint_features: int = 300,
-    kernel: Callable[..., Kernel] = SquaredExponential,
+    kernel: Callable[..., Kernel] = Matern32,
 ) -> TableBasis:
     """The stack of an additive model for the columns of a table, each part with a name.
 
@@ -53,7 +54,7 @@ def additive_basis(
     ``day``, ``week``, ``year``   have a time, for a day)
     the name of a category        :class:`~ppl_sgp.CategoricalBasis`: an effect a level
     ``joint``                     what is not additive, of two or more numbers and dates: ``joint_features`` of
-                                  :class:`~ppl_sgp.FourierBasis`
+                                  :class:`~ppl_sgp.FourierBasis`, from kernels of the hyper-prior
     ============================  ===================================================================================
 
     :func:`~ppl_sgp.models.additive` is its model. For parts of your own, interactions with a category among them, make

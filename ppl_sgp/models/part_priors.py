@@ -15,11 +15,12 @@ import numpyro.distributions as dist
 from ..bases.basis import Basis
 from ..bases.columns import SelectedColumns
 from ..bases.feature_kernel import FeatureKernel
+from ..bases.fourier import FourierBasis
 from ..bases.frozen_kernel import FrozenKernelBasis
 from ..bases.linear import LinearBasis
 from ..bases.periodic import PeriodicBasis
 from ..bases.tensor import TensorBasis, tensor
-from ..kernels import Kernel, Linear, Periodic, SquaredExponential
+from ..kernels import Kernel, Linear, Matern32, Periodic, Sum
 from ..kernels.hyperprior_scales import AMPLITUDE_SPREAD, lengthscale_prior
 from ..kernels.of_columns import OfColumns
 from ..priors import DiagonalPrior, WeightPrior
@@ -33,6 +34,11 @@ PART_SHARE, PART_SPREAD = 0.3, 1.5
 SEASON_LENGTHSCALE, SEASON_SPREAD = 1.0, 0.7
 #: Median standard deviation of the level about the mean of y, in standard deviations of y: as good as unknown.
 LEVEL_SPREAD = 3.0
+
+
+#: Of smooth parts. Rows of tables have more turns than a squared exponential, which makes up for them by short
+#: lengthscales and large amplitudes: by 75 nats of 20,000 flights (benchmarks/flights.py), in all parts.
+DEFAULT_KERNEL = Matern32
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,11 +88,13 @@ class Part:
     :ivar sites: default priors by the last word of a site's name, functions of :class:`DataScales`.
     :ivar build: from values by such words to what ``weight_prior`` of the basis takes, or to a prior of its weights.
     :ivar scale: the word of the hyperparameter that multiplies f, which is one in all factors of a product but one.
+    :ivar exact: from values to the kernel that features stand for, where ``build`` makes a prior of their weights.
     """
 
     sites: Mapping[str, Callable[[DataScales], dist.Distribution]]
     build: Callable[[Mapping[str, Any]], Kernel | WeightPrior]
     scale: str
+    exact: Callable[[Mapping[str, Any]], Kernel] | None = None
 
 
 def part_prior(
@@ -106,8 +114,11 @@ def part_prior(
     ==================================  =============================================================================
     basis                               sites
     ==================================  =============================================================================
-    one with a spectrum (Fourier,       ``_amplitude``, and ``_lengthscale``, one an input, log-normal with √d/2
-    Laplace), interpolation             standard deviations of the input as median and log sd 1
+    one that stands for a kernel        ``_amplitude``, and ``_lengthscale``, one an input, log-normal with √d/2
+    (Laplace, interpolation, Fourier    standard deviations of the input as median and log sd 1; of ``Matern32``, or of
+    of one kernel)                      the class of kernel that random features were drawn from
+    ``FourierBasis`` of several         ``_amplitude``: f has the average of the kernels that it was drawn from; with a
+    kernels (``from_data``)             ``kernel`` as above, by importance weights
     ``PeriodicBasis``                   ``_amplitude``; ``_lengthscale`` on the unit circle, log-normal, 1 and 0.7
     ``LinearBasis``                     ``_scale``, the standard deviation of each slope, one an input; ``_bias`` as a
                                         level, if there is a constant
@@ -197,17 +208,23 @@ class Factor:
         """Those of the inputs that it sees."""
         return scales if self.columns is None else scales.of_columns(self.columns)
 
+    def own(self, suffix: str, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Its hyperparameters among those of the part."""
+        own = {word: values[word + suffix] for word in self.words}
+        return own | ({self.part.scale: jnp.asarray(1.0)} if self.unit else {})
+
     def built(self, suffix: str, values: Mapping[str, Any]) -> Kernel | WeightPrior:
         """A kernel of the basis, or a prior of its weights."""
-        own = {word: values[word + suffix] for word in self.words}
-        made = self.part.build(own | ({self.part.scale: jnp.asarray(1.0)} if self.unit else {}))
-        return made.sized(self.basis.num_features) if isinstance(made, WeightPrior) else made
+        return self._sized(self.part.build(self.own(suffix, values)))
 
     def kernel(self, suffix: str, values: Mapping[str, Any]) -> Kernel:
         """The kernel over all inputs."""
-        made = self.built(suffix, values)
+        made = self._sized((self.part.exact or self.part.build)(self.own(suffix, values)))
         kernel = FeatureKernel(self.basis, made) if isinstance(made, WeightPrior) else made
         return kernel if self.columns is None else OfColumns(kernel, self.columns)
+
+    def _sized(self, made: Kernel | WeightPrior) -> Kernel | WeightPrior:
+        return made.sized(self.basis.num_features) if isinstance(made, WeightPrior) else made
 
 
 def factors_of(basis: Basis, family: Any) -> list[tuple[str, Factor]]:
@@ -238,11 +255,17 @@ def _prior(basis: Basis, factors: list[tuple[str, Factor]], values: Mapping[str,
 def part_of(basis: Basis, family: Any) -> Part:
     """What a basis is as a part of an additive model; classes of bases of your own may be registered."""
     if basis.approximates_kernel and not isinstance(basis, FrozenKernelBasis):
-        return _of_kernel(family or SquaredExponential, basis.input_dim)
+        return _of_kernel(family or DEFAULT_KERNEL, basis.input_dim)
     if family is not None:
         raise ValueError(f"A {type(basis).__name__} has one prior, whatever the kernel; leave `kernel` out.")
     level = basis.constant_features.all()
     return Part({"scale": _level if level else _weights}, lambda values: DiagonalPrior(values["scale"]), "scale")
+
+
+def _family_of(basis: FourierBasis) -> Callable[..., Kernel]:
+    """The class of the kernel that random features were drawn from, if it has a lengthscale."""
+    drawn = basis.proposal[0]
+    return type(drawn) if hasattr(drawn, "lengthscale") else DEFAULT_KERNEL
 
 
 def _of_kernel(family: Callable[..., Kernel], input_dim: int) -> Part:
@@ -252,6 +275,22 @@ def _of_kernel(family: Callable[..., Kernel], input_dim: int) -> Part:
 
     sites = {"amplitude": _amplitude, "lengthscale": lengthscale}
     return Part(sites, lambda values: family(values["lengthscale"], values["amplitude"]), "amplitude")
+
+
+@part_of.register
+def _(basis: FourierBasis, family: Any) -> Part:
+    drawn = basis.proposal
+    if family is not None or len(drawn) == 1:
+        return _of_kernel(family or _family_of(basis), basis.input_dim)
+    # With weights of equal variance f has the average of these kernels: all features count, whatever is learned.
+    unit, share = (2 / basis.num_features) ** 0.5, len(drawn) ** -0.5
+
+    def average(values: Mapping[str, Any]) -> Kernel:
+        return Sum(tuple(dataclasses.replace(each, amplitude=values["amplitude"] * share) for each in drawn))  # type: ignore[type-var]
+
+    return Part(
+        {"amplitude": _amplitude}, lambda values: DiagonalPrior(values["amplitude"] * unit), "amplitude", average
+    )
 
 
 @part_of.register

@@ -11,6 +11,7 @@ from numpyro.infer.util import log_density
 from scipy.stats import multivariate_normal
 
 import ppl_sgp as sgp
+from ppl_sgp.models.part_priors import factors_of, part_kernel
 from ppl_sgp.sites.tracing import draw_once
 from tests.builders import by_lane
 
@@ -31,6 +32,8 @@ VALUES = {
     "each_scale_2": np.array([0.6]),
     "noise_scale": NOISE,
 }
+
+MODEL = sgp.models.additive(trend=sgp.SquaredExponential)
 
 
 def parts():
@@ -70,7 +73,7 @@ def stats():
 @pytest.fixture(scope="module")
 def posterior(stats):
     draws = {name: jnp.asarray(value)[None] for name, value in VALUES.items()}
-    return sgp.posterior(sgp.models.additive(), draws, stats)
+    return sgp.posterior(MODEL, draws, stats)
 
 
 def test_sites_are_named_after_the_parts(stats):
@@ -110,7 +113,7 @@ def test_the_density_is_that_of_the_sum_of_kernels(stats, posterior):
 
 @pytest.mark.float64_only
 def test_the_kernel_of_each_part_is_that_written_out(stats):
-    known = sgp.models.additive().part_kernels(VALUES, stats.basis)
+    known = MODEL.part_kernels(VALUES, stats.basis)
     for name, expected in kernels(X, X[:5]).items():
         if name == "season":  # its kernel is that with the constant
             expected = expected + 1.1**2 * np.mean(np.exp(-2 * np.sin(np.pi * np.arange(400) / 400) ** 2 / 1.3**2))
@@ -192,6 +195,20 @@ def test_without_a_constant_a_large_mean_is_announced():
     stats = sgp.sufficient_statistics(sgp.stack(line=sgp.LinearBasis(3, bias=False)), X, y + 100)
     with pytest.warns(UserWarning, match="mean of y .* is large"):
         draw_once(sgp.models.additive(), stats)
+
+
+@pytest.mark.float64_only
+def test_random_features_of_several_kernels_have_their_average():
+    drawn = [sgp.Matern32(length * np.ones(2)) for length in (0.5, 2.0)]
+    basis = sgp.SelectedColumns(sgp.FourierBasis.sample(jax.random.key(0), drawn, 20_000, 2), [0, 2], 3)
+    made = factors_of(basis, None)[0][1].part.build({"amplitude": 1.7})
+    Phi, scale = basis.host_features(X[:6]), float(made.scale)
+    expected = 1.7**2 * sum(np.asarray(kernel(X[:6][:, [0, 2]])) for kernel in drawn) / 2
+    np.testing.assert_allclose(part_kernel(basis, {"amplitude": 1.7}, None)(X[:6]), expected, atol=1e-12)
+    # Monte Carlo over 10,000 spectral points.
+    np.testing.assert_allclose(scale**2 * Phi @ Phi.T, expected, atol=5 * 1.7**2 / 100)
+    sites = factors_of(basis, sgp.Matern52)[0][1].words
+    assert sites == ["amplitude", "lengthscale"]
 
 
 def test_features_that_stand_for_a_frozen_kernel_have_a_scale(stats):

@@ -172,6 +172,20 @@ def test_files_of_an_older_version_are_brought_up_to_date(content, tmp_path, mon
         sgp.SufficientStatistics.load(path)
 
 
+def test_seasons_of_version_2_have_a_constant(tmp_path):
+    path, x = tmp_path / "season", np.linspace(0, 3, 20)[:, None]
+    stats = sgp.sufficient_statistics(sgp.stack(sgp.PeriodicBasis(1.0, 2), sgp.LinearBasis(1)), x, np.sin(x[:, 0]))
+    stats.save(path)
+    with np.load(path) as archive:
+        arrays = {name: archive[name] for name in archive.files}
+    header = json.loads(str(arrays.pop("header")))
+    del header["parts"]["basis"]["fields"]["bases"]["tuple"][0]["fields"]["constant"]
+    header["version"] = 2
+    with open(path, "wb") as file:
+        np.savez(file, header=np.array(json.dumps(header)), **arrays)
+    assert_identical(sgp.SufficientStatistics.load(path), stats)
+
+
 @pytest.mark.parametrize("version", [True, "2", [2], None, 2.0])
 def test_a_version_that_is_no_integer_is_refused(version, tmp_path):
     with_header(tmp_path / "s.npz", json.dumps({"format": "ppl_sgp", "version": version, "parts": {}}))

@@ -71,18 +71,22 @@ print("held-out days near a holiday:", int(is_holiday[held_out].sum()))
 
 # %% [markdown]
 # ## Four bases side by side
-# `stack` puts features side by side; `SelectedColumns` tells each basis which inputs it sees. The drift
-# of Saturdays has a kernel that is a product, (Saturday) × (slow in time): its features are those of
-# the slow basis, multiplied by the indicator, which takes a `CallableBasis`.
+# `stack` puts features side by side; `InputColumns` tells each basis, by name, which inputs it sees. The
+# week has no constant, since the trend has the level. The drift of Saturdays has a kernel that is a
+# product, (Saturday) × (slow in time), and its basis is one too: `tensor` of an indicator and a slow basis.
 
 # %%
+inputs = sgp.InputColumns(["day", "Saturday", *columns])
 dates = sgp.LaplaceBasis.from_data(X[:, [0]], num_functions)
 slow = sgp.LaplaceBasis.from_data(X[:, [0]], 20)  # lengthscales of weeks and more
 bases = {
-    "trend": sgp.SelectedColumns(dates, [0], X.shape[1]),
-    "week": sgp.SelectedColumns(sgp.PeriodicBasis(period=7.0, num_harmonics=3), [0], X.shape[1]),
-    "Saturdays": sgp.CallableBasis(lambda X: X[:, 1:2] * slow(X[:, :1]), slow.num_features, X.shape[1]),
-    "holidays": sgp.SelectedColumns(sgp.LinearBasis(len(columns), bias=False), range(2, X.shape[1]), X.shape[1]),
+    "trend": inputs.select(dates, "day"),
+    "week": inputs.select(sgp.PeriodicBasis(period=7.0, num_harmonics=3, constant=False), "day"),
+    "Saturdays": sgp.tensor(
+        inputs.select(sgp.LinearBasis(1, bias=False), "Saturday"),
+        inputs.select(slow, "day"),
+    ),
+    "holidays": inputs.select(sgp.LinearBasis(len(columns), bias=False), *columns),
 }
 basis = sgp.stack(*bases.values())
 stats = sgp.sufficient_statistics(basis, X[~held_out], y[~held_out])
@@ -102,7 +106,7 @@ def priors(stats, site):
         (
             sgp.Matern32(site["trend_lengthscale"], site["trend_scale"]),
             sgp.Periodic(7.0, 1.0, site["week_scale"]),
-            sgp.DiagonalPrior(slow.weight_prior(sgp.SquaredExponential(45.0, site["saturday_scale"])).scale),
+            (sgp.DiagonalPrior(1.0), sgp.SquaredExponential(45.0, site["saturday_scale"])),
             sgp.DiagonalPrior(site["holiday_scale"]),
         )
     )
@@ -148,8 +152,8 @@ print(f"RMSE {100 * float(scores['rmse']):.1f}%, mean log density {float(scores[
 #
 # ## The components
 # `predict` takes the `parts` of the stack that are wanted; draws with the same key are of the same weights, and may be
-# summed. Trend, week and Saturdays each hold a constant, and the data know only the sum of these; so the figure shows
-# contrasts, the trend against its own mean over the year and the days of the week against the mean of working days.
+# summed. The figure shows contrasts, the trend against its own mean over the year and the days of the week against the
+# mean of working days.
 
 # %%
 component = {

@@ -6,7 +6,7 @@ from .bases.additive import additive_basis
 from .bases.basis import Basis
 from .bases.categorical import CategoricalBasis
 from .bases.centred import CentredBasis
-from .bases.columns import SelectedColumns
+from .bases.columns import InputColumns, SelectedColumns
 from .bases.constant import ConstantBasis
 from .bases.feature_kernel import FeatureKernel
 from .bases.fourier import FourierBasis
@@ -47,6 +47,7 @@ from .kernels import (
     Matern12,
     Matern32,
     Matern52,
+    OfColumns,
     Periodic,
     Polynomial,
     Product,
@@ -115,6 +116,7 @@ __all__ = [
     "InducingFit",
     "InducingGP",
     "InducingPoints",
+    "InputColumns",
     "InterpolationBasis",
     "Kernel",
     "KroneckerPrior",
@@ -128,6 +130,7 @@ __all__ = [
     "Matern52",
     "NamedStack",
     "NystromBasis",
+    "OfColumns",
     "Periodic",
     "PeriodicBasis",
     "Placed",

@@ -14,7 +14,7 @@ from ..tables.columns import CategoryColumn, ColumnEncoding, DateColumn, NumberC
 from ..tables.recipe import Recipe
 from .basis import Basis
 from .categorical import CategoricalBasis
-from .columns import SelectedColumns
+from .columns import InputColumns
 from .constant import ConstantBasis
 from .fourier import FourierBasis
 from .laplace import LaplaceBasis
@@ -58,7 +58,7 @@ def additive_basis(
     ============================  ===================================================================================
 
     :func:`~ppl_sgp.models.additive` is its model. For parts of your own, interactions with a category among them, make
-    a stack, and a :class:`~ppl_sgp.TableBasis` of it; ``recipe.position(name)`` knows columns by name.
+    a stack, and a :class:`~ppl_sgp.TableBasis` of it; :class:`~ppl_sgp.InputColumns` knows columns by name.
 
     :param key: a JAX random key, for the joint part.
     :param recipe: from :func:`~ppl_sgp.recipe`.
@@ -81,24 +81,23 @@ def additive_basis(
             f"additive_basis: `recipe` must be what sgp.recipe(table) makes; got {type(recipe).__name__}. For arrays "
             "stack bases yourself."
         )
-    d = recipe.input_dim
-    parts: dict[str, Basis] = {INTERCEPT: ConstantBasis(d)}
+    columns, parts = InputColumns(recipe.columns), dict[str, Basis]()
+    parts[INTERCEPT] = ConstantBasis(recipe.input_dim)
     smooth = [each for each in recipe.encodings if not isinstance(each, CategoryColumn)]
-    lines = [recipe.position(column) for each in smooth for column in each.columns]
+    lines = [column for each in smooth for column in each.columns]
     if lines:
-        parts[LINEAR] = SelectedColumns(LinearBasis(len(lines), bias=False), lines, d)
+        parts[LINEAR] = columns.select(LinearBasis(len(lines), bias=False), *lines)
     for each in recipe.encodings:
-        at = [recipe.position(each.name)]
         for name, basis in _of_column(each).items():
             if name in parts or name in (INTERCEPT, LINEAR, JOINT):
                 raise ValueError(
                     f"additive_basis: a column called {name!r} would be taken for a part of that name. Rename it, or "
                     "make a stack yourself."
                 )
-            parts[name] = SelectedColumns(basis, at, d)
+            parts[name] = columns.select(basis, each.name)
     if joint_features and len(smooth) > 1:
-        at = [recipe.position(each.name) for each in smooth]
-        parts[JOINT] = SelectedColumns(_joint(key, smooth, joint_features, kernel), at, d)
+        features = _joint(key, smooth, joint_features, kernel)
+        parts[JOINT] = columns.select(features, *(each.name for each in smooth))
     return TableBasis(stack(**parts), recipe)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
@@ -50,7 +51,12 @@ class Basis(abc.ABC):
     @property
     def feature_coords(self) -> dict[str, Any]:
         """Names of the features, as coordinates of xarray for results with a dimension ``feature``; empty if none."""
-        return {}
+        names = self.feature_names([f"input {j}" for j in range(self.input_dim)])
+        return {} if names is None else {"feature": names}
+
+    def feature_names(self, inputs: Sequence[str]) -> list[str] | None:
+        """A name of each of the m features, made of names of the d inputs; ``None`` if they have none."""
+        return None
 
     @property
     def constant_features(self) -> np.ndarray:

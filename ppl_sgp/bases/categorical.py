@@ -123,11 +123,11 @@ class CategoricalBasis(Basis):
         """Whether each feature is a constant, shape (m,): a single level that all rows must have is."""
         return np.full(self.num_features, self.num_levels == 1 and self.unseen == "refuse")
 
-    @property
-    def feature_coords(self) -> dict[str, Any]:
-        """Names of the features, as coordinates of xarray: the labels of the levels, or ``contrast 1``, …"""
-        contrasts = [f"contrast {j}" for j in range(1, self.num_levels)]
-        return {"feature": contrasts if self.sum_to_zero else list(self.labels)}
+    def feature_names(self, inputs: Sequence[str]) -> list[str]:
+        """The name of the input with the labels of the levels, ``carrier = AA``, or ``carrier, contrast 1``, …"""
+        if self.sum_to_zero:
+            return [f"{inputs[0]}, contrast {j}" for j in range(1, self.num_levels)]
+        return [f"{inputs[0]} = {label}" for label in self.labels]
 
     def admissible(self, X: np.ndarray) -> np.ndarray:
         """The nearest levels."""

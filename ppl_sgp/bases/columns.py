@@ -1,8 +1,8 @@
-"""A basis of some of the inputs."""
+"""A basis of some of the inputs, and these by name."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -11,10 +11,65 @@ import numpy as np
 
 from .._internal import checks
 from .._internal.pytree import pytree_dataclass, static
-from ..kernels import Kernel
+from ..kernels import Kernel, OfColumns
 from ..priors import WeightPrior
 from .basis import Basis
 from .wrapped import WrappedBasis
+
+
+class InputColumns:
+    """The columns of X by name, so that bases of some of them need not count: ``columns.select(basis, "day")``.
+
+    :param names: the names of all columns of X, in their order, such as ``table.columns``; or their number.
+    :raises ValueError: for names that are not distinct, or none.
+
+    .. doctest::
+
+        >>> import ppl_sgp as sgp
+        >>> columns = sgp.InputColumns(["day", "carrier"])
+        >>> trend, carrier = sgp.LinearBasis(1), sgp.CategoricalBasis(16)
+        >>> basis = sgp.stack(columns.select(trend, "day"), columns.select(carrier, "carrier"))
+        >>> basis.num_features, columns.positions("carrier")
+        (18, [1])
+    """
+
+    def __init__(self, names: Iterable[Hashable] | int) -> None:
+        owner = "InputColumns"
+        whole = isinstance(names, (int, np.integer))
+        self.names = tuple(range(checks.whole_number("names", names, 1, owner)) if whole else names)  # type: ignore[arg-type]
+        if isinstance(names, str) or not self.names or len(set(self.names)) < len(self.names):
+            raise ValueError(
+                f"{owner}: `names` must be the distinct names of all columns of X, or their number; got {names!r}."
+            )
+
+    def positions(self, *names: Hashable) -> list[int]:
+        """Where columns are in X.
+
+        :param names: their names.
+        :raises ValueError: for a name that is not there.
+        """
+        unknown = [name for name in names if name not in self.names]
+        if unknown:
+            raise ValueError(f"InputColumns: there is no column {unknown[0]!r} among {list(self.names)}.")
+        return [self.names.index(name) for name in names]
+
+    def select(self, basis: Basis, *names: Hashable) -> SelectedColumns:
+        """The basis of some of the columns, as one of all.
+
+        :param basis: a basis of as many inputs as there are names.
+        :param names: the columns that it sees, in its order.
+        :raises ValueError: for a name that is not there, or another number of them.
+        """
+        return SelectedColumns(basis, self.positions(*names), len(self.names))
+
+    def of(self, kernel: Kernel, *names: Hashable) -> OfColumns:
+        """The kernel of some of the columns, as one of all.
+
+        :param kernel: a kernel of as many inputs as there are names.
+        :param names: the columns that it sees, in its order.
+        :raises ValueError: for a name that is not there.
+        """
+        return OfColumns(kernel, tuple(self.positions(*names)))
 
 
 @pytree_dataclass
@@ -69,14 +124,22 @@ class SelectedColumns(WrappedBasis):
     def weight_prior(self, kernel: Kernel) -> Any:
         """The prior of the basis, for a kernel over the selected columns.
 
-        :param kernel: as the basis takes it.
+        :param kernel: as the basis takes it, of the selected columns alone; or an :class:`~ppl_sgp.OfColumns` of the
+            same ones, which is the kernel over all columns.
+        :raises ValueError: as the basis, or for a kernel of other columns.
         """
+        if isinstance(kernel, OfColumns):
+            if checks.is_concrete(self.columns) and not np.array_equal(kernel.columns, self.columns):
+                raise ValueError(
+                    f"SelectedColumns: the kernel sees columns {list(kernel.columns)}, the basis "
+                    f"{np.asarray(self.columns).tolist()}. Give both the same, or pass the kernel without `OfColumns`."
+                )
+            kernel = kernel.kernel
         return self.basis.weight_prior(kernel)
 
-    @property
-    def feature_coords(self) -> dict[str, Any]:
-        """Names of the features, as the basis has them."""
-        return self.basis.feature_coords
+    def feature_names(self, inputs: Sequence[str]) -> list[str] | None:
+        """Those of the basis, for the names of the selected inputs."""
+        return self.basis.feature_names([inputs[column] for column in self.columns])
 
     @property
     def constant_features(self) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
@@ -51,10 +52,9 @@ class ConstantBasis(Basis):
         """True for the only feature."""
         return np.ones(1, dtype=bool)
 
-    @property
-    def feature_coords(self) -> dict[str, Any]:
-        """The name of the feature, as a coordinate of xarray."""
-        return {"feature": ["constant"]}
+    def feature_names(self, inputs: Sequence[str]) -> list[str]:
+        """``constant``."""
+        return ["constant"]
 
     def features(self, X: Any, xp: ModuleType) -> Any:
         return xp.ones_like(X[:, :1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
@@ -61,10 +62,9 @@ class LinearBasis(Basis):
         """Whether each feature is the constant, shape (m,), Boolean."""
         return np.arange(self.num_features) < self.bias
 
-    @property
-    def feature_coords(self) -> dict[str, Any]:
-        """Names of the features, as coordinates of xarray: ``constant``, ``input 0``, …"""
-        return {"feature": ["constant"] * self.bias + [f"input {j}" for j in range(self.dim)]}
+    def feature_names(self, inputs: Sequence[str]) -> list[str]:
+        """``constant``, and the names of the inputs."""
+        return ["constant"] * self.bias + list(inputs)
 
     def features(self, X: Any, xp: ModuleType) -> Any:
         return xp.concatenate([xp.ones_like(X[:, :1]), X], axis=1) if self.bias else X

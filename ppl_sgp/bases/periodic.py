@@ -56,7 +56,8 @@ class PeriodicBasis(Basis):
         if not checks.is_concrete(self.period) or np.ndim(self.period) > 0:
             raise ValueError(
                 f"{owner}: `period` must be a number, as features are computed once; got {type(self.period).__name__}. "
-                "An unknown period needs a basis for each candidate, compared by their evidence."
+                "An unknown period needs a quasi-periodic kernel on a LaplaceBasis, `Matern32(…) * Periodic(…)`, or a "
+                "basis for each candidate, compared by their evidence."
             )
         checks.positive("period", self.period, owner)
         object.__setattr__(self, "period", float(self.period))
@@ -103,10 +104,7 @@ class PeriodicBasis(Basis):
         self._check_period(periodic)
         dtype = checks.common_dtype(periodic.lengthscale, periodic.amplitude)
         log_amplitude = jnp.log(jnp.asarray(periodic.amplitude, dtype))
-        number = 4 * max(self.num_harmonics, 16)
-        correlation = periodic._correlation(jnp.arange(number, dtype=dtype) / number)
-        series = jnp.fft.rfft(correlation).real[: self.num_harmonics + 1] / number
-        log_series = jnp.log(jnp.maximum(series, jnp.finfo(dtype).eps)) / 2 + log_amplitude
+        log_series = periodic.log_cosine_series(self.num_harmonics).astype(dtype) / 2 + log_amplitude
         harmonics = log_series[1:] + math.log(2) / 2
         level = [log_series[:1]] if self.constant else []
         return DiagonalPrior.from_log_scale(jnp.concatenate([*level, harmonics, harmonics]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
@@ -102,14 +103,13 @@ class PolynomialBasis(Basis):
         """Whether each feature is the constant, shape (m,), Boolean: the first is."""
         return np.arange(self.num_features) == 0
 
-    @property
-    def feature_coords(self) -> dict[str, Any]:
-        """Names of the monomials, as coordinates of xarray: ``constant``, ``z0``, ``z1``, ``z0^2``, ``z0 z1``, …"""
+    def feature_names(self, inputs: Sequence[str]) -> list[str]:
+        """Those of the monomials of standardised inputs: ``constant``, ``z0``, ``z1``, ``z0^2``, ``z0 z1``, …"""
         factors = [
             [f"z{j}" if power == 1 else f"z{j}^{power}" for j, power in enumerate(powers) if power]
             for powers in self.powers.tolist()
         ]
-        return {"feature": [" ".join(names) or "constant" for names in factors]}
+        return [" ".join(names) or "constant" for names in factors]
 
     def features(self, X: Any, xp: ModuleType) -> Any:
         Z = (X - xp.asarray(self.centre, dtype=X.dtype)[None, :]) / xp.asarray(self.scale, dtype=X.dtype)[None, :]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
@@ -53,7 +54,7 @@ class TableBasis(WrappedBasis):
             raise ValueError(
                 f"TableBasis: the basis takes {self.basis.input_dim} inputs, and the recipe makes "
                 f"{self.recipe.input_dim}: {list(self.recipe.columns)}. Wrap a basis of some of them in "
-                "`SelectedColumns(basis, columns, recipe.input_dim)`; `recipe.position(name)` knows them by name."
+                "`SelectedColumns`: `sgp.InputColumns(recipe.columns).select(basis, name)`."
             )
 
     @property
@@ -83,8 +84,13 @@ class TableBasis(WrappedBasis):
 
     @property
     def feature_coords(self) -> dict[str, Any]:
-        """Names of the features, as the basis has them."""
-        return self.basis.feature_coords
+        """Names of the features, after the columns of the table."""
+        names = self.feature_names(self.recipe.columns)
+        return {} if names is None else {"feature": names}
+
+    def feature_names(self, inputs: Sequence[str]) -> list[str] | None:
+        """Those of the basis."""
+        return self.basis.feature_names(inputs)
 
     @property
     def constant_features(self) -> np.ndarray:

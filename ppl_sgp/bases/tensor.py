@@ -69,13 +69,10 @@ class TensorBasis(Basis):
         """Whether each feature is a constant, shape (m,), Boolean: products of constants are."""
         return functools.reduce(np.kron, [basis.constant_features for basis in self.bases])
 
-    @property
-    def feature_coords(self) -> dict[str, Any]:
-        """Names of the features, as coordinates of xarray, if all bases have them: ``a × b``."""
-        names = [basis.feature_coords.get("feature") for basis in self.bases]
-        if not all(names):
-            return {}
-        return {"feature": [" × ".join(map(str, each)) for each in itertools.product(*names)]}  # type: ignore[arg-type]
+    def feature_names(self, inputs: Sequence[str]) -> list[str] | None:
+        """Those of the bases, ``a × b``, if all have them."""
+        names = [own for own in (basis.feature_names(inputs) for basis in self.bases) if own is not None]
+        return [" × ".join(each) for each in itertools.product(*names)] if len(names) == len(self.bases) else None
 
     @property
     def approximates_kernel(self) -> bool:

@@ -17,8 +17,7 @@ import numpy as np
 from .._internal import checks
 from ..bases.feature_kernel import FeatureKernel
 from ..bases.frozen_kernel import evaluate
-from ..kernels import Kernel, Periodic
-from ..kernels.of_columns import OfColumns
+from ..kernels import Kernel, OfColumns, Periodic
 from ..posteriors.posterior import Posterior
 from ..priors import WeightPrior
 

@@ -26,6 +26,7 @@ from .categorical import Categorical
 from .constant import Constant
 from .kernel import Kernel, Product, Sum
 from .nonstationary import ArcCosine, Linear, Polynomial
+from .of_columns import OfColumns
 from .periodic import Periodic
 from .spectra import Spectral
 from .stationary import Matern12, Matern32, Matern52, RationalQuadratic, SquaredExponential
@@ -40,6 +41,7 @@ __all__ = [
     "Matern12",
     "Matern32",
     "Matern52",
+    "OfColumns",
     "Periodic",
     "Polynomial",
     "Product",

@@ -37,6 +37,8 @@ class Kernel(abc.ABC):
 
     #: Whether the kernel has a spectral density: see :class:`~ppl_sgp.Spectral`.
     has_spectrum: bool = False
+    #: Whether its spectrum is lines, so that products with kernels that have a density have one: copies of it there.
+    has_lines: bool = False
     #: Whether the kernel is the product over inputs of :meth:`along_inputs`, and not only related to it.
     separable: bool = False
 
@@ -179,7 +181,8 @@ class Product(Composite):
 
     The spectral density is a closed form for squared exponentials; one Matern or rational-quadratic factor makes it
     a quadrature of 128 nodes per frequency, two of 128**2. More of them, or two rational quadratics, are refused.
-    Sums among the factors are multiplied out.
+    Sums among the factors are multiplied out. Times one :class:`~ppl_sgp.Periodic` kernel, functions repeat but for a
+    while, the other factors' lengthscale: their spectral density is copied to multiples of 1/period, all free.
 
     :param kernels: the factors.
 
@@ -190,6 +193,12 @@ class Product(Composite):
     """
 
     _combine = staticmethod(operator.mul)
+
+    @property
+    def has_spectrum(self) -> bool:  # type: ignore[override]
+        """Whether all of the kernels have a spectral density, but for one of lines beside others."""
+        others = [kernel for kernel in self.kernels if not kernel.has_spectrum]
+        return not others or (len(others) == 1 < len(self.kernels) and others[0].has_lines)
 
     @property
     def factors(self) -> tuple[Kernel, ...]:
@@ -210,6 +219,11 @@ class Product(Composite):
         parts = [kernel for _, kernel in self.spectral_components()]
         if len(parts) > 1:
             return Sum(tuple(parts)).log_spectral_density(frequencies)
+        for index, kernel in enumerate(self._spectral):
+            if kernel.has_lines:
+                others = self._spectral[:index] + self._spectral[index + 1 :]
+                rest = others[0] if len(others) == 1 else Product(others)
+                return kernel.copied_to_lines(rest.log_spectral_density, frequency_array(self, frequencies))
         factors = tuple(kernel for kernel in self.kernels if isinstance(kernel, MixtureSpectrum))
         mixed = [kernel._power > 0 for kernel in factors if kernel._power]
         if len(factors) < len(self.kernels) or len(mixed) > 2 or sum(mixed) > 1:

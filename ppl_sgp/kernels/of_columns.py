@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from .._internal.pytree import pytree_dataclass
+from .._internal import checks
+from .._internal.pytree import pytree_dataclass, static
 from .kernel import Kernel
 
 
@@ -21,6 +20,8 @@ class OfColumns(Kernel):
 
     :param kernel: the kernel, of as many inputs as there are columns.
     :param columns: which columns of X it sees, in its order.
+    :raises ValueError: for something that is no kernel, or columns that are not whole numbers of 0 or more; when
+        called, for inputs without these columns.
 
     >>> import numpy as np
     >>> from ppl_sgp.kernels import Matern32
@@ -29,15 +30,15 @@ class OfColumns(Kernel):
     """
 
     kernel: Kernel
-    columns: Any
+    columns: tuple[int, ...] = static()
 
     def __post_init__(self) -> None:
         if not isinstance(self.kernel, Kernel):
             raise ValueError(f"OfColumns: `kernel` must be a kernel; got {type(self.kernel).__name__}.")
         indices = np.asarray(self.columns)
-        if indices.ndim != 1 or indices.dtype.kind not in "iu" or not (indices >= 0).all():
+        if indices.ndim != 1 or indices.dtype.kind not in "iu" or len(indices) == 0 or not (indices >= 0).all():
             raise ValueError(f"OfColumns: `columns` must be a sequence of integers of 0 or more; got {self.columns!r}.")
-        object.__setattr__(self, "columns", indices)
+        object.__setattr__(self, "columns", tuple(indices.tolist()))
 
     def __call__(self, X: ArrayLike, X2: ArrayLike | None = None) -> Array:
         return self.kernel(self._of(X), None if X2 is None else self._of(X2))
@@ -46,4 +47,9 @@ class OfColumns(Kernel):
         return self.kernel.diag(self._of(X))
 
     def _of(self, X: ArrayLike) -> Array:
-        return jnp.asarray(X)[:, self.columns]
+        width = np.shape(checks.inputs_matrix(X, None, "OfColumns"))[1]
+        if max(self.columns) >= width:
+            raise ValueError(
+                f"OfColumns: the kernel sees columns {list(self.columns)}, but `X` has {width}. Pass the whole X."
+            )
+        return jnp.asarray(X)[:, np.array(self.columns)]

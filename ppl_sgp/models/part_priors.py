@@ -20,9 +20,8 @@ from ..bases.frozen_kernel import FrozenKernelBasis
 from ..bases.linear import LinearBasis
 from ..bases.periodic import PeriodicBasis
 from ..bases.tensor import TensorBasis, tensor
-from ..kernels import Kernel, Linear, Matern32, Periodic, Sum
+from ..kernels import Kernel, Linear, Matern32, OfColumns, Periodic, Sum
 from ..kernels.hyperprior_scales import AMPLITUDE_SPREAD, lengthscale_prior
-from ..kernels.of_columns import OfColumns
 from ..priors import DiagonalPrior, WeightPrior
 from ..statistics.statistics import SufficientStatistics
 from .hyperpriors import log_normal, mean_and_spread, sample

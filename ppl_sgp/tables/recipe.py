@@ -63,15 +63,6 @@ class Recipe:
         """The number of columns of X, d."""
         return len(self.columns)
 
-    def position(self, name: str) -> int:
-        """The position in X of a column, by its name.
-
-        :raises ValueError: if there is no such column.
-        """
-        if name not in self.columns:
-            raise ValueError(f"There is no column {name!r} in the recipe; it has {list(self.columns)}.")
-        return self.columns.index(name)
-
     def __call__(self, table: Any) -> np.ndarray:
         """Inputs X of the rows of a table, shape (n, d), float64. The output need not be there.
 

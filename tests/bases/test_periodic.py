@@ -60,6 +60,24 @@ def test_the_error_falls_to_rounding():
     assert errors[3] < by_lane(1e-13, 1e-5)
 
 
+@pytest.mark.float64_only
+def test_without_its_constant_the_kernel_has_lost_its_mean_over_a_period(tmp_path):
+    kernel, X = sgp.Periodic(PERIOD, 0.8, 1.5), np.linspace(-20, 20, 41)[:, None]
+    basis = sgp.PeriodicBasis(PERIOD, 12, constant=False)
+    assert basis.num_features == 24 and not basis.constant_features.any()
+    mean = np.mean(kernel(np.zeros((1, 1)), PERIOD * np.arange(64)[:, None] / 64))
+    np.testing.assert_allclose(implied_kernel(basis, kernel, X), kernel(X) - mean, atol=1e-9)
+    check_features(basis, X)
+    check_copies(basis, X, kernel, tmp_path)
+
+
+def test_two_seasons_without_constants_are_not_collinear():
+    X = np.linspace(0, 84, 400)[:, None]
+    seasons = [sgp.PeriodicBasis(period, 2, constant=False) for period in (7.0, 12.0)]
+    for basis, lost in ((sgp.stack(sgp.ConstantBasis(1), *seasons), 0), (sgp.stack(basis_of(2), basis_of(2)), 5)):
+        assert basis.num_features - np.linalg.matrix_rank(basis.host_features(X)) == lost
+
+
 @pytest.mark.parametrize("length", [0.3, 3.0, 30.0])
 @pytest.mark.float64_only
 def test_gradients_are_finite_where_variances_vanish(length):

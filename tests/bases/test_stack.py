@@ -132,6 +132,45 @@ def test_bad_columns_are_refused(columns, input_dim, message):
         sgp.SelectedColumns(IdentityBasis(2), columns, input_dim)
 
 
+def test_columns_by_name(X):
+    columns = sgp.InputColumns(["year", "day", "carrier"])
+    basis = columns.select(IdentityBasis(2), "carrier", "year")
+    assert (basis.columns.tolist(), basis.input_dim, columns.positions("day")) == ([2, 0], 3, [1])
+    assert sgp.InputColumns(3).select(IdentityBasis(1), 1).columns.tolist() == [1]
+    assert columns.select(sgp.LinearBasis(2), "carrier", "year").feature_names(columns.names) == [
+        *("constant", "carrier", "year")
+    ]
+    Z = np.insert(X, 1, 9.0, axis=1)
+    kernel = M32([1.0, 2.0], 1.5)
+    np.testing.assert_array_equal(columns.of(kernel, "carrier", "year")(Z), kernel(Z[:, [2, 0]]))
+    for bad, message in (
+        (lambda: columns.select(IdentityBasis(1), "month"), r"no column 'month' among \['year', 'day', 'carrier'\]"),
+        (lambda: sgp.InputColumns("year"), "must be the distinct names of all columns of X, or their number"),
+        (lambda: sgp.InputColumns(["year", "year"]), "distinct names"),
+        (lambda: sgp.InputColumns(0), "an integer of 1 or more"),
+    ):
+        with pytest.raises(ValueError, match=f"InputColumns: .*{message}"):
+            bad()
+
+
+def test_kernels_of_columns(X):
+    Z = np.insert(X, 1, 9.0, axis=1)
+    kernel = sgp.OfColumns(M32([1.0, 2.0], 1.5), [2, 0])
+    np.testing.assert_array_equal(kernel(Z, Z[:3]), kernel.kernel(X[:, ::-1], X[:3, ::-1]))
+    np.testing.assert_array_equal(kernel.diag(Z), kernel.kernel.diag(X))
+    basis = sgp.SelectedColumns(sgp.NystromBasis(X[:5, ::-1], M32([1.0, 2.0])), [2, 0], 3)
+    np.testing.assert_array_equal(basis.weight_prior(kernel).scale, basis.weight_prior(kernel.kernel).scale)
+    for bad, message in (
+        (lambda: sgp.OfColumns(2.0, [0]), "`kernel` must be a kernel; got float"),
+        (lambda: sgp.OfColumns(SE(1.0), [-1]), "integers of 0 or more"),
+        (lambda: sgp.OfColumns(SE(1.0), 1), "a sequence of integers"),
+        (lambda: kernel(X), r"sees columns \[2, 0\], but `X` has 2"),
+        (lambda: basis.weight_prior(sgp.OfColumns(SE(1.0), [0, 2])), r"sees columns \[0, 2\], the basis \[2, 0\]"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            bad()
+
+
 # Priors ---------------------------------------------------------------------------------------------------------------
 
 

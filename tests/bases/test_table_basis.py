@@ -77,6 +77,7 @@ def test_features_are_those_of_the_stack(basis, frame):
     X = basis.recipe(frame)
     check_features(basis, X)
     np.testing.assert_array_equal(basis.host_features(X), basis.basis.host_features(X))
+    assert basis.parts[1].basis.host_features(X[:, [0, 2]]).shape == (N, 2)
     np.testing.assert_array_equal(basis.parts[3].host_features(X)[:, 1], frame["line"] == "red")
 
 

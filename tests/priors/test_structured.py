@@ -42,6 +42,8 @@ def cases():
     A, B = random_covariance(rng, 2), random_covariance(rng, 3)
     yield "kronecker", sgp.KroneckerPrior([lane(A), lane(B)], lane(mean)), np.kron(A, B), mean
     scale = np.exp(rng.standard_normal(M))
+    factors = [sgp.DiagonalPrior(lane(scale[:2])), sgp.DensePrior(lane(B))]
+    yield "kronecker-of-dense-and-diagonal", sgp.KroneckerPrior(factors), np.kron(np.diag(scale[:2] ** 2), B), 0 * mean
     block = np.zeros((M, M))
     block[:2, :2], block[2:, 2:] = A, np.diag(scale[2:] ** 2)
     blocks = [sgp.DensePrior(lane(A)), sgp.DiagonalPrior(lane(scale[2:]), lane(mean[2:]))]

@@ -2,6 +2,7 @@
 
 from . import direct, likelihoods, models, plots
 from ._internal.pytree import pytree_dataclass, static
+from .bases.additive import additive_basis
 from .bases.basis import Basis
 from .bases.categorical import CategoricalBasis
 from .bases.centred import CentredBasis
@@ -17,7 +18,8 @@ from .bases.nystrom import NystromBasis
 from .bases.periodic import PeriodicBasis
 from .bases.polynomial import PolynomialBasis
 from .bases.rotated import RotatedBasis
-from .bases.stack import StackedBasis, stack
+from .bases.stack import NamedStack, StackedBasis, stack
+from .bases.table import TableBasis
 from .bases.tensor import TensorBasis, tensor
 from .bases.user import CallableBasis
 from .diagnostics.classification_calibration import calibrate_classification, predictive_entropy
@@ -70,6 +72,7 @@ from .posteriors.outcome_prediction import OutcomePrediction
 from .posteriors.posterior import Posterior, posterior
 from .posteriors.prediction import Prediction
 from .posteriors.to_arviz import EXTRA_FIELDS
+from .posteriors.variance_shares import variance_shares
 from .priors import BlockPrior, DensePrior, DiagonalPrior, HouseholderPrior, KroneckerPrior, WeightPrior
 from .relevance.classification import RelevanceClassifier, fit_relevance_classifier
 from .relevance.fit import RelevanceVectors, fit_relevance_vectors
@@ -86,8 +89,9 @@ from .statistics.checkpoint import CheckpointError
 from .statistics.from_data import ChunkError, sufficient_statistics
 from .statistics.groups import stack_statistics
 from .statistics.kept_rows import ChunkedRows, Rows, SpreadRows, rows
-from .statistics.sources import TableChunks, table_chunks
 from .statistics.statistics import SufficientStatistics
+from .tables.chunks import TableChunks, table_chunks
+from .tables.recipe import Recipe, recipe
 
 __all__ = [
     "EXTRA_FIELDS",
@@ -136,6 +140,7 @@ __all__ = [
     "Matern12",
     "Matern32",
     "Matern52",
+    "NamedStack",
     "NystromBasis",
     "OfColumns",
     "OutcomePrediction",
@@ -149,6 +154,7 @@ __all__ = [
     "Prediction",
     "Product",
     "RationalQuadratic",
+    "Recipe",
     "RelevanceClassifier",
     "RelevanceVectors",
     "Report",
@@ -163,10 +169,12 @@ __all__ = [
     "StatisticsGibbs",
     "SufficientStatistics",
     "Sum",
+    "TableBasis",
     "TableChunks",
     "TensorBasis",
     "WeightPrior",
     "adapt_features",
+    "additive_basis",
     "average_predictions",
     "calibrate_classification",
     "calibrate_counts",
@@ -207,6 +215,7 @@ __all__ = [
     "predictive_entropy",
     "pytree_dataclass",
     "rank_uniformity",
+    "recipe",
     "relevance_summary",
     "report",
     "rows",
@@ -219,6 +228,7 @@ __all__ = [
     "table_chunks",
     "tensor",
     "to_arviz",
+    "variance_shares",
     "weight_posterior",
     "whitened_weights",
 ]

@@ -92,6 +92,7 @@ PAGES = {
     "docs/migration.md": (3, ""),
     "docs/quickstart.md": (10, ""),
     "docs/structured_models.md": (8, ""),
+    "docs/tables.md": (6, ""),
     "docs/tall_data.md": (6, ""),
 }
 

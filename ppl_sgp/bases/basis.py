@@ -15,6 +15,7 @@ from .._internal import checks
 from .._internal.batching import full_precision
 from ..kernels import Kernel
 from ..priors import WeightPrior
+from ..tables.recipe import Recipe
 
 
 class Basis(abc.ABC):
@@ -66,6 +67,20 @@ class Basis(abc.ABC):
     def parts(self) -> tuple[Basis, ...]:
         """The bases of which the features are made side by side, in their order; empty if there are none."""
         return ()
+
+    @property
+    def part_names(self) -> tuple[str, ...]:
+        """Names of the :attr:`parts`: those given to :func:`~ppl_sgp.stack`, else ``part 0``, ``part 1``, …"""
+        return tuple(f"part {number}" for number in range(len(self.parts)))
+
+    @property
+    def recipe(self) -> Recipe | None:
+        """What makes inputs of the rows of tables; ``None`` for a basis of arrays alone."""
+        return None
+
+    def admissible(self, X: np.ndarray) -> np.ndarray:
+        """Inputs (n, d) near these at which f means something: codes of a category are whole numbers, for one."""
+        return X
 
     @property
     def unrotated(self) -> Basis:

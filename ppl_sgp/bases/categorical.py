@@ -129,6 +129,11 @@ class CategoricalBasis(Basis):
             return [f"{inputs[0]}, contrast {j}" for j in range(1, self.num_levels)]
         return [f"{inputs[0]} = {label}" for label in self.labels]
 
+    def admissible(self, X: np.ndarray) -> np.ndarray:
+        """The nearest levels."""
+        levels = np.asarray(self.levels)
+        return levels[np.argmin(np.abs(X - levels[None, :]), axis=1)][:, None]
+
     def features(self, X: Any, xp: ModuleType) -> Any:
         same = X == xp.asarray(self.levels, dtype=X.dtype)[None, :]
         features = same.astype(X.dtype)

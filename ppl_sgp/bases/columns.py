@@ -165,6 +165,12 @@ class SelectedColumns(WrappedBasis):
     def check_domain(self, X: Any) -> None:
         self.basis.check_domain(X[:, self.columns])
 
+    def admissible(self, X: np.ndarray) -> np.ndarray:
+        """Those of the basis in the selected columns, others as they are."""
+        result = X.copy()
+        result[:, self.columns] = self.basis.admissible(X[:, self.columns])
+        return result
+
     def features(self, X: Any, xp: ModuleType) -> Any:
         return self.basis.features(X[:, self.columns], xp)
 

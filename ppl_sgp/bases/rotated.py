@@ -48,6 +48,15 @@ class RotatedBasis(WrappedBasis):
         """The parts of the basis before the rotation."""
         return self.basis.parts
 
+    @property
+    def part_names(self) -> tuple[str, ...]:
+        """Names of the parts."""
+        return self.basis.part_names
+
+    def admissible(self, X: np.ndarray) -> np.ndarray:
+        """Those of the basis."""
+        return self.basis.admissible(X)
+
     def fill_features(self, X: np.ndarray, out: np.ndarray, single: bool = False) -> None:
         """Features as the basis fills them itself, rotated in float64."""
         features = np.empty((len(X), self.basis.num_features))

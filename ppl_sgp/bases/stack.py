@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from types import ModuleType
 from typing import Any, overload
@@ -11,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._internal import checks
-from .._internal.pytree import pytree_dataclass
+from .._internal.pytree import pytree_dataclass, static
 from ..kernels import Kernel
 from ..priors import BlockPrior, DiagonalPrior, WeightPrior
 from .basis import Basis
@@ -85,6 +86,10 @@ class StackedBasis(Basis):
     def _ends(self) -> np.ndarray:
         return np.cumsum([basis.num_features for basis in self.bases])[:-1]
 
+    def admissible(self, X: np.ndarray) -> np.ndarray:
+        """Those of all bases, one after the other."""
+        return functools.reduce(lambda inputs, basis: basis.admissible(inputs), self.bases, X)
+
     def check_domain(self, X: Any) -> None:
         for basis in self.bases:
             basis.check_domain(X)
@@ -115,17 +120,43 @@ class StackedBasis(Basis):
         return first_known(self.bases, x)
 
 
+@pytree_dataclass
+class NamedStack(StackedBasis):
+    """A :class:`StackedBasis` whose parts have names; made by :func:`stack` with keywords.
+
+    :param names: a name of each basis, for ``predict(parts=...)``, sites of :func:`~ppl_sgp.models.additive` and
+        messages.
+    """
+
+    names: tuple[str, ...] = static()
+
+    @property
+    def part_names(self) -> tuple[str, ...]:
+        """The names."""
+        return self.names
+
+    def name_of(self, feature: int) -> str:
+        """A feature in messages: its number in its part, and the name of that."""
+        part = int(np.searchsorted(self._ends, feature, side="right"))
+        start = 0 if part == 0 else self._ends[part - 1]
+        return f"{self.bases[part].name_of(feature - int(start))} ({self.names[part]!r} of the stack)"
+
+
 @overload
-def stack(*parts: Basis) -> StackedBasis: ...
+def stack(*parts: Basis, **named: Basis) -> StackedBasis: ...
 @overload
 def stack(*parts: WeightPrior) -> DiagonalPrior | BlockPrior: ...
-def stack(*parts: Any) -> StackedBasis | DiagonalPrior | BlockPrior:
+def stack(*parts: Any, **named: Basis) -> StackedBasis | DiagonalPrior | BlockPrior:
     """Bases side by side, or the priors over their weights.
+
+    With keywords bases have names: ``stack(trend=..., season=...)``. Predictions of parts go by them, as do the sites
+    of :func:`~ppl_sgp.models.additive`.
 
     :param parts: bases of the same inputs (:class:`~ppl_sgp.SelectedColumns` for some of them); or priors, in the
         order of the bases, with one entry a weight.
-    :return: for bases a :class:`StackedBasis`; for priors a :class:`~ppl_sgp.DiagonalPrior` if all are, else a
-        :class:`~ppl_sgp.BlockPrior`.
+    :param named: bases by name, instead.
+    :return: for bases a :class:`StackedBasis`, with names a :class:`NamedStack`; for priors a
+        :class:`~ppl_sgp.DiagonalPrior` if all are, else a :class:`~ppl_sgp.BlockPrior`.
     :raises ValueError: for a mixture or anything else, bases of different inputs, or priors of unknown size.
 
     .. doctest::
@@ -137,7 +168,14 @@ def stack(*parts: Any) -> StackedBasis | DiagonalPrior | BlockPrior:
         >>> prior = basis.weight_prior((sgp.SquaredExponential(1.2, amplitude=3.0), sgp.Matern32(0.1)))
         >>> basis.num_features, prior.num_weights
         (30, 30)
+        >>> sgp.stack(slow=slow, fast=fast).part_names
+        ('slow', 'fast')
     """
+    if named:
+        if parts or not all(isinstance(part, Basis) for part in named.values()):
+            raise ValueError("stack: with names all are bases, and each has one, as in `stack(trend=b1, season=b2)`.")
+        require_same_inputs(tuple(named.values()), "stack")
+        return NamedStack(tuple(named.values()), tuple(named))
     if parts and all(isinstance(part, Basis) for part in parts):
         require_same_inputs(parts, "stack")
         return StackedBasis(tuple(parts))

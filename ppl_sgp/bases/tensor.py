@@ -136,6 +136,10 @@ class TensorBasis(Basis):
         batch = log_variance.shape[:-1]
         return jnp.broadcast_to(log_variance, (*batch, self.num_features)).reshape(*batch, *self._sizes)
 
+    def admissible(self, X: np.ndarray) -> np.ndarray:
+        """Those of all bases, one after the other."""
+        return functools.reduce(lambda inputs, basis: basis.admissible(inputs), self.bases, X)
+
     def check_domain(self, X: Any) -> None:
         for basis in self.bases:
             basis.check_domain(X)

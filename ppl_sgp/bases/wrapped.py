@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..tables.recipe import Recipe
 from .basis import Basis
 
 
@@ -14,6 +15,11 @@ class WrappedBasis(Basis):
     def bounded(self) -> bool:
         """Whether the features of the basis mean nothing outside a box."""
         return self.basis.bounded
+
+    @property
+    def recipe(self) -> Recipe | None:
+        """That of the basis."""
+        return self.basis.recipe
 
     @property
     def approximates_kernel(self) -> bool:

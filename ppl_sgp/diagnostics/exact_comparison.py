@@ -15,9 +15,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._internal import checks
+from ..bases.feature_kernel import FeatureKernel
 from ..bases.frozen_kernel import evaluate
 from ..evidence.spectrum import FACTORS, RATIOS, Spectrum
-from ..kernels import Kernel
+from ..kernels import Kernel, OfColumns, Periodic
 from ..posteriors.posterior import Posterior
 from ..priors import WeightPrior
 
@@ -125,7 +126,8 @@ class _Search:
 
     def spectrum(self, scaling: np.ndarray) -> Spectrum:
         """With lengthscales multiplied by factors, (d,)."""
-        K = evaluate(covariance, self.kernel, self.X / scaling, np)
+        terms = self.kernel.terms
+        K = sum(evaluate(covariance, term, self.X / scaling if _is_smooth(term) else self.X, np) for term in terms)
         return Spectrum.of(self.root[:, None] * K * self.root, self.y)
 
     def at_run(self) -> ExactFit:
@@ -165,6 +167,12 @@ class _Search:
                 scaling[j] *= factor
                 best = max(best, self.at(scaling), key=lambda fit: fit.log_evidence)
         return best
+
+
+def _is_smooth(term: Kernel) -> bool:
+    """Whether a term has lengthscales: seasons, and what is linear in features, keep their inputs."""
+    inner = [factor.kernel if isinstance(factor, OfColumns) else factor for factor in term.factors]
+    return not any(isinstance(factor, (FeatureKernel, Periodic)) for factor in inner)
 
 
 def covariance(kernel: Kernel, X: Any) -> Any:

@@ -13,10 +13,12 @@ import jax
 import numpy as np
 
 from ..bases.basis import Basis
+from ..bases.columns import SelectedColumns
 from ..bases.fourier import FourierBasis
 from ..bases.frozen_kernel import FrozenKernelBasis, evaluate
 from ..bases.laplace import LaplaceBasis
-from ..kernels import Sum
+from ..kernels import Kernel, Sum
+from ..models._additive import AdditiveGP
 from ..posteriors.posterior import Posterior
 from .exact_comparison import Comparison, compare_with_exact, covariance
 from .finding import Finding
@@ -52,11 +54,7 @@ class KernelError(NamedTuple):
 
 def median_error(posterior: Posterior, X: np.ndarray | None) -> KernelError:
     """The relative error at some training rows, or, if there are none, at points of their box."""
-    if X is None:
-        low, high = posterior.statistics.moments.x_min, posterior.statistics.moments.x_max
-        points = low + (high - low) * np.random.default_rng(0).random((POINTS, len(low)))
-    else:
-        points = X[np.random.default_rng(0).choice(len(X), min(len(X), POINTS), replace=False)]
+    points = compared_points(posterior, X)
     errors = posterior.kernel_error(points)
     errors = errors.max([dim for dim in errors.dims if dim != "draw"])  # of outputs with kernels of their own the worst
     middle = int(np.argsort(errors["relative_error"].values)[len(errors["draw"]) // 2])
@@ -65,15 +63,58 @@ def median_error(posterior: Posterior, X: np.ndarray | None) -> KernelError:
     return KernelError(error, ratio, draw, points)
 
 
+def compared_points(posterior: Posterior, X: np.ndarray | None) -> np.ndarray:
+    """Some training rows, or, if there are none, points of their box."""
+    rng = np.random.default_rng(0)
+    if X is not None:
+        return X[rng.choice(len(X), min(len(X), POINTS), replace=False)]
+    low, high = posterior.statistics.moments.x_min, posterior.statistics.moments.x_max
+    return posterior.statistics.basis.admissible(low + (high - low) * rng.random((POINTS, len(low))))
+
+
 def kernel_findings(posterior: Posterior, X: np.ndarray | None) -> Iterator[Finding]:
     """Whether the basis has the kernel of the posterior. O(m) a draw and pair of a hundred points."""
     model = posterior.model
+    if isinstance(model, AdditiveGP) and len(posterior.statistics.basis.parts) > 1:
+        yield from _part_findings(posterior, X)
+        return
     basis = _process(posterior.statistics.basis)
     if X is None and isinstance(basis, FrozenKernelBasis):
         return  # these are good near their points only, and where the rows are is not known
     error, ratio, draw, points = median_error(posterior, X)
+    finding = _poor(basis, model.kernel_at(draw, posterior.statistics.basis), error, ratio, points)
+    if finding is not None:
+        yield finding
+    elif isinstance(basis, LaplaceBasis):
+        yield from _narrow_box(basis, posterior.statistics.moments, model.kernel_at(draw, basis))
+
+
+def _part_findings(posterior: Posterior, X: np.ndarray | None) -> Iterator[Finding]:
+    """Whether each part of a stack has its kernel, at the draw in the middle."""
+    basis, points = posterior.statistics.basis, compared_points(posterior, X)
+    middle = posterior.take([posterior.num_draws // 2])
+    draw = {name: values[0] for name, values in middle.latent.items()}
+    variances = np.exp(np.asarray(middle.marginal_parameters("report").prior.log_variance[0]))
+    kernels, start = posterior.model.part_kernels(draw, basis), 0
+    for name, part in zip(basis.part_names, basis.parts, strict=True):
+        variance, start = variances[start : start + part.num_features], start + part.num_features
+        if not part.approximates_kernel or not isinstance(part, SelectedColumns):
+            continue
+        kernel, own = kernels[name].kernel, points[:, part.columns]  # type: ignore[attr-defined]
+        if isinstance(part.basis, FrozenKernelBasis) or not isinstance(kernel, Kernel):
+            continue
+        K, Phi = evaluate(covariance, kernel, own, np), part.basis.host_features(own)
+        implied = (Phi * variance) @ Phi.T
+        error = float(np.linalg.norm(implied - K) / np.linalg.norm(K))
+        finding = _poor(part.basis, kernel, error, float(np.trace(implied) / np.trace(K)), own)
+        if finding is not None:
+            yield finding._replace(symptom=f"Part {name!r}: {finding.symptom}")
+
+
+def _poor(basis: Basis, kernel: Any, error: float, ratio: float, points: np.ndarray) -> Finding | None:
+    """What is wrong with a basis whose kernel is off by ``error``, and has ``ratio`` of its variance."""
     if isinstance(basis, FourierBasis):
-        good = _error_when_drawn_for(model.kernel_at(draw, posterior.statistics.basis), basis, points)
+        good = _error_when_drawn_for(kernel, basis, points)
         poor = error > max(LEAST_ERROR, MOST_RATIO * good) or ratio < LEAST_VARIANCE
         bound = f"{good:.2f} when drawn for it"
         remedy = "Draw the basis closer to the posterior (a list of kernels in `FourierBasis.sample`), or larger."
@@ -84,15 +125,14 @@ def kernel_findings(posterior: Posterior, X: np.ndarray | None) -> Iterator[Find
             if isinstance(basis, LaplaceBasis)
             else "Use more features: a finer grid, or more points where the rows are."
         )
-    if poor:
-        yield Finding(
-            "poor kernel",
-            f"The kernel of the basis is off by {error:.2f} of the exact one ({bound}), with {ratio:.2f} of its "
-            "variance, at a typical draw.",
-            remedy,
-        )
-    elif isinstance(basis, LaplaceBasis):
-        yield from _narrow_box(basis, posterior.statistics.moments, model.kernel_at(draw, basis))
+    if not poor:
+        return None
+    return Finding(
+        "poor kernel",
+        f"The kernel of the basis is off by {error:.2f} of the exact one ({bound}), with {ratio:.2f} of its "
+        "variance, at a typical draw.",
+        remedy,
+    )
 
 
 def _narrow_box(basis: LaplaceBasis, moments: Any, kernel: Any) -> Iterator[Finding]:

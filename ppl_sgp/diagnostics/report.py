@@ -12,13 +12,14 @@ from ..evidence.inducing import IN_BLOCKS
 from ..expansion.compressed_likelihood import CompressedLikelihood
 from ..models.kernel_model import KernelModel
 from ..posteriors.arviz_compat import LEAST_DRAWS, pareto_k
-from ..posteriors.observed_data import input_dim
+from ..posteriors.observed_data import input_dim, new_inputs, recipe_of
 from ..posteriors.posterior import Posterior, posterior
 from ..posteriors.predict import prediction_inputs
 from ..posteriors.site_draws import InducingParameters, MarginalParameters
 from ..statistics.kept_rows import ChunkedRows, Rows
 from ..statistics.rows import RowArrays
 from ..statistics.statistics import SufficientStatistics
+from ..tables.recipe import rows_of_table
 from .finding import Finding
 from .inducing_checks import point_findings
 from .kernel_checks import exact_findings, kernel_findings
@@ -99,15 +100,17 @@ def report(
         >>> [finding.check for finding in sgp.report(mcmc, stats).findings][0]
         'one chain'
     """
+    of_run = mcmc if isinstance(mcmc, Posterior) else posterior(mcmc.sampler.model, mcmc, statistics, site=site)
+    run, data = of_run.run, of_run.data
+    X, y, row_weights = rows_of_table(recipe_of(data), X, y, row_weights)
     if (X is None) != (y is None):
         raise ValueError("report: pass both `X` and `y` of the training rows, or neither.")
     if X is None and row_weights is not None:
         raise ValueError(
             "report: `row_weights` are those of the training rows; pass `X` and `y` too, or leave them out."
         )
-    of_run = mcmc if isinstance(mcmc, Posterior) else posterior(mcmc.sampler.model, mcmc, statistics, site=site)
-    run, data = of_run.run, of_run.data
     if X_new is not None:
+        X_new = new_inputs(data, X_new)
         X_new, _ = prediction_inputs(X_new, None, input_dim(data), "report")
     container, rows = None, None
     if X is not None or not isinstance(data, SufficientStatistics):

@@ -15,7 +15,7 @@ from ..bases.basis import Basis
 from ..likelihoods.likelihood import Likelihood
 from ..statistics.accumulate import default_chunk_size
 from ..statistics.partitions import FAN_IN, aligned, is_partitioned
-from ..statistics.sources import TableChunks
+from ..tables.chunks import TableChunks
 from .passes import LikelihoodRows, sum_rows
 from .sums import Point, Sums
 

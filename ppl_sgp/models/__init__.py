@@ -1,5 +1,7 @@
 """Ready NumPyro models: picklable callables of one argument, the statistics, or rows that are kept."""
 
+from ._additive import AdditiveGP as AdditiveGP
+from ._additive import additive as additive
 from ._basis_gp import BasisGP as BasisGP
 from ._basis_gp import basis_gp as basis_gp
 from ._discrete_weights import DiscreteWeights as DiscreteWeights
@@ -19,5 +21,6 @@ from ._reweighted_basis import ReweightedBasis as ReweightedBasis
 from ._reweighted_basis import free_spectrum_gp as free_spectrum_gp
 from ._reweighted_basis import reweighted_basis as reweighted_basis
 from .kernel_model import KernelModel as KernelModel
+from .part_priors import part_prior as part_prior
 from .shrinkage import GammaPrecision as GammaPrecision
 from .shrinkage import Horseshoe as Horseshoe

@@ -15,7 +15,7 @@ from ..kernels import Kernel
 from ..priors import DiagonalPrior
 from ..sites.observe import observe
 from ..statistics.statistics import SufficientStatistics
-from .hyperpriors import check_statistics, refuse_amplitudes, scale_of_outputs
+from .hyperpriors import check_statistics, refuse_amplitudes, refuse_parts, scale_of_outputs
 from .kernel_gp import KernelGP
 
 
@@ -25,6 +25,7 @@ class BasisGP(KernelGP):
 
     def __call__(self, statistics: SufficientStatistics) -> None:
         """Sample hyperparameters and observe the compressed data."""
+        refuse_parts("basis_gp", statistics)
         check_statistics("basis_gp", statistics)
         self._observe(statistics, statistics.basis.input_dim > 1)
 
@@ -66,8 +67,8 @@ def basis_gp(
     :param noise_scale: likewise.
     :param shape: priors or values of further kernel parameters, such as ``alpha``.
     :return: a picklable callable of one argument, the statistics.
-    :raises ValueError: for a kernel with values; when called, for a basis without a prior for this kernel, y
-        identically zero, or an amplitude an output where weights are correlated.
+    :raises ValueError: for a kernel with values; when called, for a stack, which :func:`additive` takes, another basis
+        without a prior for this kernel, y identically zero, or an amplitude an output where weights are correlated.
 
     .. doctest::
 

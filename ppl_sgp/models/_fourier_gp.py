@@ -12,7 +12,7 @@ from ..bases.fourier import FourierBasis
 from ..kernels import Kernel
 from ..statistics.statistics import SufficientStatistics
 from ._basis_gp import BasisGP
-from .hyperpriors import check_statistics, require_fourier
+from .hyperpriors import check_statistics, refuse_parts, require_fourier
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -21,6 +21,7 @@ class FourierGP(BasisGP):
 
     def __call__(self, statistics: SufficientStatistics) -> None:
         """Sample hyperparameters and observe the compressed data."""
+        refuse_parts("fourier_gp", statistics)
         check_statistics("fourier_gp", statistics)
         remedy = (
             "Use `basis_gp` for other bases. After `rotate`, write the model yourself: "

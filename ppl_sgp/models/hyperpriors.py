@@ -78,7 +78,7 @@ def weight_unit(statistics: SufficientStatistics) -> Any:
     return (statistics.total_weight / trace) ** 0.5
 
 
-def check_statistics(owner: str, statistics: Any) -> None:
+def check_statistics(owner: str, statistics: Any, any_mean: bool = False) -> None:
     """Refuse other arguments and y identically zero; warn of a mean that a GP of mean zero cannot follow."""
     if not isinstance(statistics, SufficientStatistics):
         kept = " For rows that are not compressed take `sgp.models.exact_gp`." if isinstance(statistics, Rows) else ""
@@ -95,7 +95,7 @@ def check_statistics(owner: str, statistics: Any) -> None:
             f"{owner}: all features are zero at all rows. The basis ({type(statistics.basis).__name__}) does not cover "
             "these inputs, or has lengthscales far shorter than the distance from its points: check units and range."
         )
-    check_outputs(owner, statistics)
+    check_outputs(owner, statistics, any_mean)
 
 
 def check_outputs(owner: str, data: Data, any_mean: bool = False) -> None:
@@ -138,6 +138,16 @@ def require_one_output(owner: str, statistics: SufficientStatistics, remedy: str
         raise ValueError(
             f"{owner} needs y of shape (n,); the statistics are of {statistics.num_outputs} outputs. Run it for each"
             f"{remedy}."
+        )
+
+
+def refuse_parts(owner: str, statistics: Any) -> None:
+    """Refuse statistics of a stack, whose parts have kernels of their own."""
+    if isinstance(statistics, SufficientStatistics) and statistics.basis.parts:
+        raise ValueError(
+            f"{owner} is a model of one kernel, and the basis is a stack of {len(statistics.basis.parts)} parts. Use "
+            "`sgp.models.additive()`, which has default priors for each part, or write the model yourself: "
+            "`sgp.observe('y', stats, stats.basis.weight_prior((k1, k2)), noise_scale)`."
         )
 
 

@@ -8,6 +8,7 @@ from ..statistics.kept_rows import ChunkedRows, Rows
 from ..statistics.rows import RowArrays
 from ..statistics.same_rows import require_same_rows
 from ..statistics.statistics import SufficientStatistics
+from ..tables.recipe import Recipe, inputs_of_table, rows_of_table
 
 Data = SufficientStatistics | Rows | ChunkedRows
 
@@ -15,6 +16,16 @@ Data = SufficientStatistics | Rows | ChunkedRows
 def input_dim(data: Data) -> int:
     """The number of inputs d."""
     return data.basis.input_dim if isinstance(data, SufficientStatistics) else data.input_dim
+
+
+def recipe_of(data: Data) -> Recipe | None:
+    """What makes inputs of tables, if the basis has it."""
+    return data.basis.recipe if isinstance(data, SufficientStatistics) else None
+
+
+def new_inputs(data: Data, X_new: Any) -> Any:
+    """New inputs, or those of a table of new rows."""
+    return inputs_of_table(recipe_of(data), X_new)
 
 
 def input_range(data: Data) -> tuple[Any, Any]:
@@ -33,6 +44,7 @@ def training_rows(data: Data, X: Any, y: Any, row_weights: Any, owner: str) -> R
         data = rows_in_memory(data)
         data.require_same(X, y, row_weights, owner)
         return data.X, data.y, data.row_weights
+    X, y, row_weights = rows_of_table(recipe_of(data), X, y, row_weights)
     if X is None or y is None:
         raise ValueError(f"{owner}: statistics do not keep their rows; pass the training rows as `X` and `y`.")
     return require_same_rows(data, X, y, row_weights, owner=owner)

@@ -27,7 +27,7 @@ def predict(
     row_weights: Any = None,
     site: str | None = None,
     augment: Augmentation | None = None,
-    parts: int | Sequence[int] | None = None,
+    parts: int | str | Sequence[int | str] | None = None,
     residual_variance: bool = True,
     offset: Any = None,
     given: Any = None,
@@ -63,8 +63,8 @@ def predict(
     :param row_weights: known relative noise precisions of the new rows, shape (n_new,).
     :param site: name of the observed site, if the model has several.
     :param augment: a feature more at each new row, for bases whose variance vanishes away from the data.
-    :param parts: positions of some bases of a :func:`~ppl_sgp.stack`: the sum of their functions is predicted alone,
-        without noise, given all of y. Draws of several predictions with the same key go together.
+    :param parts: names or positions of some bases of a :func:`~ppl_sgp.stack`: the sum of their functions is predicted
+        alone, without noise, given all of y. Draws of several predictions with the same key go together.
     :param residual_variance: add the variance that a basis of one kernel, or inducing points, lack of it; none of the
         other bases does.
     :param offset: of a likelihood, what the predictor of each new row has beside f, such as the log of an exposure,

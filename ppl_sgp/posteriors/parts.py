@@ -38,15 +38,18 @@ class PartialPrediction(WeightPrediction):
         return super()._residual_variance(rows) * np.repeat(self._chosen, counts)[:, None]
 
 
-def chosen_parts(basis: Basis, parts: int | Sequence[int]) -> np.ndarray:
-    """Whether each basis of a stack, rotated or not, is chosen."""
+def chosen_parts(basis: Basis, parts: int | str | Sequence[int | str]) -> np.ndarray:
+    """Whether each basis of a stack, rotated or not, is chosen, by its name or its position."""
     if not basis.parts:
         got = type(basis.unrotated).__name__
         raise ValueError(f"predict: `parts` are of a basis made by `sgp.stack`; that of the statistics is a {got}.")
-    wanted = np.atleast_1d(np.asarray(parts))
-    count = len(basis.parts)
-    if wanted.ndim != 1 or wanted.size == 0 or wanted.dtype.kind not in "iu" or not np.isin(wanted, range(count)).all():
+    names, count = basis.part_names, len(basis.parts)
+    given = [parts] if isinstance(parts, str) or np.ndim(parts) == 0 else list(parts)  # type: ignore[arg-type]
+    wanted = np.asarray([names.index(part) if part in names else part for part in given], dtype=object)
+    whole = all(isinstance(part, (int, np.integer)) and not isinstance(part, bool) for part in wanted.flat)
+    if wanted.ndim != 1 or wanted.size == 0 or not whole or not np.isin(wanted.astype(int), range(count)).all():
         raise ValueError(
-            f"predict: `parts` must be positions in the stack, whole numbers from 0 to {count - 1}; got {parts!r}."
+            f"predict: `parts` must be positions in the stack, whole numbers from 0 to {count - 1}, or names, of "
+            f"{', '.join(map(repr, names))}; got {parts!r}."
         )
-    return np.isin(range(count), wanted)
+    return np.isin(range(count), wanted.astype(int))

@@ -16,6 +16,7 @@ from ..kernels import Kernel
 from ..sites.row_models import of_rows
 from ..sites.tracing import observed_site
 from ..statistics.statistics import SufficientStatistics
+from ..tables.recipe import rows_of_table
 from .augmentation import Augmentation
 from .functions import ComputedPosteriors
 from .functions_of import functions_of
@@ -26,7 +27,7 @@ from .leave_one_out import left_out, loo_pit
 from .log_prior import log_densities_at, log_evidence_at
 from .lost_variance import warn_of_lost_variance
 from .mixture import gaussian_log_density
-from .observed_data import Data, training_rows
+from .observed_data import Data, new_inputs, recipe_of, training_rows
 from .outcomes import Outcomes
 from .outcomes_of import left_out_outcomes, outcome_pit, outcomes_of, predicted_outcomes
 from .predict import predict_with
@@ -173,7 +174,7 @@ class Posterior:
         *,
         row_weights: Any = None,
         augment: Augmentation | None = None,
-        parts: int | Sequence[int] | None = None,
+        parts: int | str | Sequence[int | str] | None = None,
         residual_variance: bool = True,
         offset: Any = None,
         given: Any = None,
@@ -183,10 +184,10 @@ class Posterior:
         Warns where the basis has less than half of the prior variance of the model's kernel, as near the walls of a box
         that is too narrow.
 
-        :param X_new: new inputs, shape (n_new, d).
+        :param X_new: new inputs, shape (n_new, d); or a table of new rows, if the basis has a recipe for it.
         :param row_weights: known relative noise precisions of the new rows, shape (n_new,).
         :param augment: a feature more at each new row.
-        :param parts: positions of bases in a stack whose functions are wanted.
+        :param parts: names or positions of bases in a stack whose functions are wanted.
         :param residual_variance: add the variance that a basis of a frozen kernel, or inducing points, lack of their
             kernel at new rows.
         :param offset: of a likelihood, what the predictor of each new row has beside f, shape (n_new,).
@@ -195,6 +196,7 @@ class Posterior:
         :return: :class:`~ppl_sgp.Prediction`; of any likelihood but Gaussian noise
             :class:`~ppl_sgp.OutcomePrediction`.
         """
+        X_new = new_inputs(self.data, X_new)
         if self.outcomes is not None:
             others = {"row_weights": row_weights, "augment": augment, "parts": parts}
             return predicted_outcomes(self, X_new, offset, given, others)
@@ -320,6 +322,8 @@ class Posterior:
         :param dims: dimensions by variable, for the model's own sites; default what the model names itself, by plates
             and ``infer={"event_dims": [...]}``.
         """
+        X, y, row_weights = rows_of_table(recipe_of(self.data), X, y, row_weights)
+        X_new = new_inputs(self.data, X_new)
         return container(
             self,
             X,

@@ -28,7 +28,7 @@ def predict_with(
     max_memory: float,
     *,
     augment: Augmentation | None = None,
-    parts: int | Sequence[int] | None = None,
+    parts: int | str | Sequence[int | str] | None = None,
     residual_variance: bool = True,
 ) -> Prediction:
     """The prediction that posteriors of the function make; :func:`~ppl_sgp.predict` has the arguments."""

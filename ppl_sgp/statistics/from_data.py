@@ -11,13 +11,13 @@ from tqdm.auto import tqdm
 
 from .._internal import checks
 from ..bases.basis import Basis
+from ..tables.chunks import TableChunks, as_triple
 from .accumulate import moments_of_arrays, progress_bar
 from .checkpoint import Checkpoint, CheckpointError
 from .devices import is_sharded, sum_devices
 from .moments import Moments
 from .partitions import Part, Summed, is_partitioned, kind_of_partitions, sum_partitions
 from .root_moments import RootMoments, kind_beside
-from .sources import TableChunks, as_triple
 from .statistics import SufficientStatistics
 
 #: By the name of the method, the class of the sums.
@@ -57,7 +57,8 @@ def sufficient_statistics(
 
     :param basis: the frozen feature map.
     :param X: inputs, shape (n, d), an array of NumPy, JAX or Dask, or a memory map; or an iterable of chunks
-        ``(X, y)`` or ``(X, y, row_weights)``, such as :func:`~ppl_sgp.table_chunks` makes of tables.
+        ``(X, y)`` or ``(X, y, row_weights)``, such as :func:`~ppl_sgp.table_chunks` makes of tables. If the basis has a
+        recipe (:class:`~ppl_sgp.TableBasis`), a table with inputs and y in it, or an iterable of such tables.
     :param y: outputs, shape (n,), or (n, q) for q outputs that share the inputs. ``None`` if ``X``
         is an iterable of chunks.
     :param chunk_size: rows after which progress is shown and a checkpoint written; default as many as have 128 MB of
@@ -96,6 +97,8 @@ def sufficient_statistics(
             f"sufficient_statistics: `basis` must be a Basis such as sgp.FourierBasis; got {type(basis).__name__}. "
             "The order is sufficient_statistics(basis, X, y)."
         )
+    if basis.recipe is not None:
+        X, chunk_size = basis.recipe.source(X, y, chunk_size)
     if float32_features and not basis.has_float32_features:
         raise ValueError(
             f"sufficient_statistics: features of {type(basis).__name__} are evaluated in float64 only; leave "

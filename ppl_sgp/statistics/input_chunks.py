@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from .._internal.extras import optional_import
+from ..tables.chunks import as_triple
 from .partitions import aligned
-from .sources import as_triple
 
 #: Readers of one source that stay open, one for each of the chains that read it side by side.
 MOST_OPEN = 8

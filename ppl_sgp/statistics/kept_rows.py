@@ -13,11 +13,11 @@ from jax.sharding import Mesh
 
 from .._internal import checks
 from .._internal.pytree import pytree_dataclass, static
+from ..tables.chunks import TableChunks, as_triple
 from .devices import is_sharded, row_axes
 from .input_chunks import DaskChunks, InputChunks, Spread
 from .partitions import is_partitioned
 from .rows import as_float64, validated
-from .sources import TableChunks, as_triple
 
 
 class KeptOutputs:

@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._internal.extras import optional_import
+from ..tables.chunks import TableChunks, as_triple
+from ..tables.readers import library_of
 from .moments import Moments
 from .root_moments import is_cheap
-from .sources import TableChunks, as_triple, library_of
 
 #: Parts that are joined at a time.
 FAN_IN = 8

@@ -13,6 +13,7 @@ from .._internal.pytree import rebuild, same_tree
 from ..bases.basis import Basis
 from ..bases.rotated import RotatedBasis
 from ..priors import WeightPrior
+from ..tables.recipe import rows_of_table
 from .accumulate import moments_of_arrays
 from .compressed import Compressed, compress, compressed_of
 from .consistency import require_consistent
@@ -241,27 +242,28 @@ class SufficientStatistics:
             )
         self.require_one_group(owner)
 
-    def update(self, X: Any, y: Any, row_weights: Any = None) -> SufficientStatistics:
+    def update(self, X: Any, y: Any = None, row_weights: Any = None) -> SufficientStatistics:
         """Statistics with further rows appended. O(n_new m²).
 
-        :param X: new inputs, shape (n_new, d).
-        :param y: new outputs, shape (n_new,) or (n_new, q) as before.
+        :param X: new inputs, shape (n_new, d); or a table, if the basis has a recipe for it.
+        :param y: new outputs, shape (n_new,) or (n_new, q) as before; of a table left out.
         :param row_weights: known relative noise precisions, shape (n_new,).
         :raises ValueError: as :func:`~ppl_sgp.sufficient_statistics`; the statistics stay as they were.
         """
         self._require_host("update")
+        X, y, row_weights = rows_of_table(self.basis.recipe, X, y, row_weights)
         moments = moments_of_arrays(self.basis, X, y, row_weights, kind=kind_beside(self.moments))
         self.require_compatible(self.basis, moments)
         return SufficientStatistics(self.basis, self.moments + moments)
 
-    def forget(self, X: Any, y: Any, row_weights: Any = None) -> SufficientStatistics:
+    def forget(self, X: Any, y: Any = None, row_weights: Any = None) -> SufficientStatistics:
         """Statistics without rows that are in them: for windows that move on. O(n_old m² + m³).
 
         Sums are subtracted, so that rounding of what was there stays: compute them anew now and then. To fade old rows
         out instead, give new ones larger ``row_weights``. The range of the inputs stays as it was.
 
-        :param X: inputs of the rows to forget, shape (n_old, d).
-        :param y: their outputs.
+        :param X: inputs of the rows to forget, shape (n_old, d); or a table, if the basis has a recipe for it.
+        :param y: their outputs; of a table left out.
         :param row_weights: their relative noise precisions, as they were given.
         :raises ValueError: if the rows cannot all have been there, or if so little is left that it has no digits.
 
@@ -282,6 +284,7 @@ class SufficientStatistics:
                 'forget: subtracting loses the digits that `method="qr"` keeps. Compute the statistics of the rows '
                 "that are left anew, or keep those of each period apart and add up what the window needs."
             )
+        X, y, row_weights = rows_of_table(self.basis.recipe, X, y, row_weights)
         part = moments_of_arrays(self.basis, X, y, row_weights, kind=Moments)
         moments = self.moments.plain()
         SufficientStatistics(self.basis, moments).require_compatible(self.basis, part)

@@ -252,3 +252,22 @@ def test_which_features_are_constants(rng):
         np.testing.assert_array_equal(constant, np.ptp(basis.host_features(X), axis=0) == 0)
     rotated = sgp.sufficient_statistics(sgp.LinearBasis(2), X, X[:, 0]).rotate().basis
     assert rotated.constant_features.tolist() == [False] * 3
+
+
+@pytest.mark.float64_only
+def test_parts_may_have_names(fourier, X, tmp_path):
+    named, plain = (
+        sgp.stack(smooth=fourier, line=sgp.LinearBasis(X.shape[1])),
+        sgp.stack(fourier, sgp.LinearBasis(X.shape[1])),
+    )
+    check_features(named, X)
+    np.testing.assert_array_equal(named.host_features(X), plain.host_features(X))
+    assert named.part_names == ("smooth", "line") and plain.part_names == ("part 0", "part 1")
+    assert named.name_of(fourier.num_features + 1) == "feature 1 of LinearBasis ('line' of the stack)"
+    stats = sgp.sufficient_statistics(named, X, X[:, 0])
+    stats.save(tmp_path / "named.npz")
+    assert sgp.SufficientStatistics.load(tmp_path / "named.npz").basis.part_names == ("smooth", "line")
+    with pytest.raises(ValueError, match="with names all are bases, and each has one"):
+        sgp.stack(fourier, line=sgp.LinearBasis(X.shape[1]))
+    with pytest.raises(ValueError, match="must take the same inputs"):
+        sgp.stack(smooth=fourier, line=sgp.LinearBasis(X.shape[1] + 1))

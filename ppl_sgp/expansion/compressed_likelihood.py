@@ -373,7 +373,7 @@ class CompressedLikelihood(SufficientStatistics):
         moments = self.moments
         return 0.5 * float(moments.log_weights - moments.num_rows * np.log(2 * np.pi) - moments.sum_squares)
 
-    def update(self, X: Any, y: Any, row_weights: Any = None) -> SufficientStatistics:
+    def update(self, X: Any, y: Any = None, row_weights: Any = None) -> SufficientStatistics:
         """Not offered: rows are added by ``self + sgp.compress_likelihood(basis, X, y, likelihood, centre=self)``.
 
         :raises ValueError: always.
@@ -384,7 +384,7 @@ class CompressedLikelihood(SufficientStatistics):
             "before. Else compress all rows."
         )
 
-    def forget(self, X: Any, y: Any, row_weights: Any = None) -> SufficientStatistics:
+    def forget(self, X: Any, y: Any = None, row_weights: Any = None) -> SufficientStatistics:
         """Not offered.
 
         :raises ValueError: always.

@@ -168,7 +168,7 @@ def require_finite(name: str, array: np.ndarray, owner: str, remedy: str = "") -
 
     :param remedy: another way out, a sentence after a space.
     """
-    count, first = _count_bad(array, lambda block: ~np.isfinite(block).reshape(len(block), -1).all(axis=1))
+    count, first = count_bad(array, lambda block: ~np.isfinite(block).reshape(len(block), -1).all(axis=1))
     if count:
         raise ValueError(
             f"{owner}: `{name}` has {count} of {len(array)} rows with entries that are not finite "
@@ -181,7 +181,7 @@ def row_precisions(row_weights: Any, num_rows: int, owner: str) -> np.ndarray:
     weights = host_numbers("row_weights", row_weights, owner)
     if weights.shape != (num_rows,):
         raise ValueError(f"{owner}: `row_weights` must have shape ({num_rows},); got {weights.shape}.")
-    count, first = _count_bad(weights, lambda block: ~((block > 0) & np.isfinite(block)))
+    count, first = count_bad(weights, lambda block: ~((block > 0) & np.isfinite(block)))
     if count:
         raise ValueError(
             f"{owner}: `row_weights` are relative noise precisions and must be positive and finite; "
@@ -221,7 +221,7 @@ def class_labels(labels: Any, num_rows: int, owner: str) -> np.ndarray:
     return labels
 
 
-def _count_bad(rows: np.ndarray, is_bad: Callable[[np.ndarray], np.ndarray]) -> tuple[int, int]:
+def count_bad(rows: np.ndarray, is_bad: Callable[[np.ndarray], np.ndarray]) -> tuple[int, int]:
     """How many rows are bad, and which is the first."""
     count, first = 0, 0
     for start in range(0, len(rows), BLOCK):

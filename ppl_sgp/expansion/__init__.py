@@ -1,0 +1,1 @@
+"""Log likelihoods expanded to second order in the weights: statistics for any likelihood."""

@@ -1,6 +1,6 @@
 """Sparse Gaussian-process priors for NumPyro: compress rows once, then sample at a cost independent of their number."""
 
-from . import direct, models, plots
+from . import direct, likelihoods, models, plots
 from ._internal.pytree import pytree_dataclass, static
 from .bases.basis import Basis
 from .bases.centred import CentredBasis
@@ -28,11 +28,14 @@ from .evidence import evidence_cost, log_evidence
 from .evidence.inducing import inducing_evidence, inducing_upper_bound
 from .evidence.inducing_blocks import cluster_rows
 from .evidence.weight_posterior import weight_posterior
+from .inference.augmented_gibbs import AugmentedGibbs, GibbsRows
+from .inference.augmented_rows import AugmentedRows, augmented_rows
 from .inference.continuation import continue_with
 from .inference.evidence_fit import EvidenceFit, fit_evidence
 from .inference.gibbs import StatisticsGibbs
 from .inference.inducing_fit import InducingFit, fit_inducing
 from .inference.inducing_points import InducingPoints, select_inducing_points
+from .inference.latent_rows import LatentRows, latent_rows
 from .kernels import (
     ArcCosine,
     ArcSine,
@@ -83,6 +86,8 @@ __all__ = [
     "ArcCosine",
     "ArcSine",
     "Augmentation",
+    "AugmentedGibbs",
+    "AugmentedRows",
     "AveragedPrediction",
     "Basis",
     "BlockPrior",
@@ -101,6 +106,7 @@ __all__ = [
     "ExactGP",
     "FeatureKernel",
     "FourierBasis",
+    "GibbsRows",
     "GridEigenBasis",
     "HouseholderPrior",
     "InducingFit",
@@ -111,6 +117,7 @@ __all__ = [
     "KroneckerPrior",
     "LaplaceBasis",
     "LatentGP",
+    "LatentRows",
     "Linear",
     "LinearBasis",
     "MarginalLikelihood",
@@ -144,6 +151,7 @@ __all__ = [
     "TableChunks",
     "WeightPrior",
     "adapt_features",
+    "augmented_rows",
     "average_predictions",
     "calibrate_classification",
     "calibrate_regression",
@@ -160,7 +168,9 @@ __all__ = [
     "kernel_draws",
     "kernel_error",
     "latent",
+    "latent_rows",
     "leave_one_out",
+    "likelihoods",
     "load_posterior",
     "log_evidence",
     "log_marginal_likelihood",

@@ -12,6 +12,8 @@ row: below what float64 makes of a sum over the rows, where predictors are withi
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -33,26 +35,32 @@ def _remainder() -> tuple[float, float, float]:
 CONSTANT, SHAPE, SCALE = _remainder()
 
 
-def polya_gamma(key: jax.Array, shape: jax.Array, tilt: jax.Array) -> jax.Array:
+def polya_gamma(key: jax.Array, shape: Any, tilt: jax.Array) -> jax.Array:
     """Draws of ``PG(b, z)``, one for each pair.
 
     :param key: a JAX random key.
-    :param shape: b, positive, of the same shape as ``tilt``; integers or not.
+    :param shape: b, positive, integers or not: an array of the shape of ``tilt``, or the number 1, for which gamma
+        variables are exponential, some fifty times faster on a CPU.
     :param tilt: z, any sign.
-    :return: positive numbers, of the shape and dtype of ``tilt``. 17 gamma variables each.
+    :return: positive numbers, of the shape and dtype of ``tilt``.
 
     .. doctest::
 
         >>> import jax, jax.numpy as jnp
         >>> from ppl_sgp.inference.polya_gamma import polya_gamma
-        >>> draws = polya_gamma(jax.random.key(0), jnp.ones(2000), jnp.zeros(2000))
+        >>> draws = polya_gamma(jax.random.key(0), 1, jnp.zeros(2000))
         >>> bool(abs(draws.mean() - 0.25) < 0.02)
         True
     """
-    b = jnp.asarray(shape, tilt.dtype)[..., None]
+    one_each = isinstance(shape, int) and shape == 1
+    b = jnp.broadcast_to(jnp.asarray(shape, tilt.dtype), tilt.shape)[..., None]
     half_square = tilt[..., None] ** 2 / 2
     sizes = jnp.asarray(_SIZES, tilt.dtype).reshape((1,) * tilt.ndim + (-1,))
     key_terms, key_rest = jax.random.split(key)
-    terms = jax.random.gamma(key_terms, jnp.broadcast_to(b, (*tilt.shape, TERMS))) / (sizes + half_square)
+    each = (*tilt.shape, TERMS)
+    if one_each:
+        gammas = jax.random.exponential(key_terms, each, tilt.dtype)
+    else:
+        gammas = jax.random.gamma(key_terms, jnp.broadcast_to(b, each))
     rest = jax.random.gamma(key_rest, SHAPE * b) / (1 / SCALE + half_square)
-    return jnp.sum(terms, axis=-1) + (CONSTANT * b + rest)[..., 0]
+    return jnp.sum(gammas / (sizes + half_square), axis=-1) + (CONSTANT * b + rest)[..., 0]

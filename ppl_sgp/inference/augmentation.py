@@ -1,0 +1,77 @@
+"""Latent variables given which likelihoods are Gaussian in their predictors, drawn given the predictors.
+
+``p(y | η) = ∫ c(ω, y) exp(κη − ½ωη²) p(ω) dω``: given ω a row is one of Gaussian noise of precision ω, with κ = ω times the
+outcome it would have. Logistic likelihoods with total b and κ = y − b/2 have ``ω | η ~ PG(b, η)`` (Polson, Scott & Windle
+2013); scale mixtures of normals (Andrews & Mallows 1974) have a closed form each.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from ..likelihoods import Bernoulli, Likelihood
+from .polya_gamma import polya_gamma
+
+
+class RowGaussians(NamedTuple):
+    """Rows as Gaussian functions ``exp(κη − ½ωη²)`` of their predictors.
+
+    :ivar precision: ω, positive, shape (n,).
+    :ivar information: κ, shape (n,).
+    """
+
+    precision: jax.Array
+    information: jax.Array
+
+
+@functools.singledispatch
+def augmented(likelihood: Likelihood, key: jax.Array, eta: jax.Array, y: jax.Array, parameters: Any) -> RowGaussians:
+    """Draw ω given predictors, and what rows are given ω.
+
+    :param key: a JAX random key.
+    :param eta: predictors, shape (n,).
+    :param y: outcomes, as the likelihood has them.
+    :param parameters: free parameters of the likelihood, on the real line.
+    :raises ValueError: for a likelihood without such latent variables.
+    """
+    raise ValueError(
+        f"augmented_rows: {type(likelihood).__name__} is no mixture of normals that is known here. Rows of any "
+        "likelihood go into `sgp.latent_rows`, with a nugget; or compress the likelihood."
+    )
+
+
+@augmented.register
+def _(likelihood: Bernoulli, key: jax.Array, eta: jax.Array, y: jax.Array, parameters: Any) -> RowGaussians:
+    if likelihood.link != "logit":
+        raise ValueError("augmented_rows: Bernoulli has latent variables here with `link='logit'` only.")
+    return _logistic(key, eta, y, 1)
+
+
+def _logistic(key: jax.Array, eta: jax.Array, successes: jax.Array, total: Any) -> RowGaussians:
+    """Of ``exp(yη)/(1 + exp(η))ᵇ``."""
+    return RowGaussians(polya_gamma(key, total, eta), successes - 0.5 * total)
+
+
+def _scale_mixture(weight: jax.Array, y: jax.Array, scale: jax.Array) -> RowGaussians:
+    """Of normal noise with variance ``scale²/weight``."""
+    precision = weight / scale**2
+    return RowGaussians(precision, precision * y)
+
+
+def inverse_gaussian(key: jax.Array, inverse_mean: jax.Array) -> jax.Array:
+    """Draws of the inverse Gaussian distribution of shape 1, of means that may be infinite.
+
+    As Michael, Schucany & Haas (1976), with the smaller root in a form without cancellation.
+
+    :param inverse_mean: 1/mean ≥ 0, any shape.
+    """
+    key_square, key_root = jax.random.split(key)
+    a = inverse_mean
+    square = jax.random.normal(key_square, a.shape, a.dtype) ** 2
+    smaller = 2 / (2 * a + square + jnp.sqrt(square**2 + 4 * a * square))
+    chosen = jax.random.uniform(key_root, a.shape, a.dtype) * (1 + a * smaller) <= 1
+    return jnp.where(chosen, smaller, 1 / (jnp.where(chosen, 1, a**2 * smaller)))

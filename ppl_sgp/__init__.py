@@ -28,8 +28,10 @@ from .evidence import evidence_cost, log_evidence
 from .evidence.inducing import inducing_evidence, inducing_upper_bound
 from .evidence.inducing_blocks import cluster_rows
 from .evidence.weight_posterior import weight_posterior
+from .expansion.compressed_likelihood import CompressedLikelihood
 from .inference.augmented_gibbs import AugmentedGibbs, GibbsRows
 from .inference.augmented_rows import AugmentedRows, augmented_rows
+from .inference.compress_likelihood import compress_likelihood
 from .inference.continuation import continue_with
 from .inference.evidence_fit import EvidenceFit, fit_evidence
 from .inference.gibbs import StatisticsGibbs
@@ -96,6 +98,7 @@ __all__ = [
     "CheckpointError",
     "ChunkError",
     "ChunkedRows",
+    "CompressedLikelihood",
     "CompressedNormal",
     "Constant",
     "ConstantBasis",
@@ -156,6 +159,7 @@ __all__ = [
     "calibrate_classification",
     "calibrate_regression",
     "cluster_rows",
+    "compress_likelihood",
     "continue_with",
     "direct",
     "evidence_cost",

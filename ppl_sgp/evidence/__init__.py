@@ -1,10 +1,10 @@
 """``log p(y | θ)`` from compressed data: ``log_evidence`` chooses ``scaled`` (diagonal priors) or ``joint``."""
 
-from .dispatch import check_prior, evaluate, evidence_cost, joint_batch, log_evidence, require_precision
+from .dispatch import checked_prior, evaluate, evidence_cost, joint_batch, log_evidence, require_precision
 from .rounding import rounding_error
 
 __all__ = [
-    "check_prior",
+    "checked_prior",
     "evaluate",
     "evidence_cost",
     "joint_batch",

@@ -24,7 +24,7 @@ from .rounding import ANNOUNCED, rounding_error
 CONSTANTS = ("factor", "reference_variance", "log_constant", "gram_defect", "output_defect")
 
 
-def log_evidence(statistics: SufficientStatistics, prior: WeightPrior, noise_scale: Any) -> jax.Array:
+def log_evidence(statistics: SufficientStatistics, prior: WeightPrior, noise_scale: Any = None) -> jax.Array:
     """``log p(y | θ)`` in nats, with all constants: the density of the n rows, not of their compression.
 
     Differentiable in the prior and the noise, by closed forms; forward mode and Hessians work too.
@@ -34,7 +34,7 @@ def log_evidence(statistics: SufficientStatistics, prior: WeightPrior, noise_sca
     :param statistics: from :func:`~ppl_sgp.sufficient_statistics`.
     :param prior: prior of the weights: diagonal, dense, Householder-rotated, Kronecker or in blocks.
     :param noise_scale: standard deviation of the noise, shape () or batch. With several outputs the
-        last batch axis runs over them.
+        last batch axis runs over them. Left out for compressed likelihoods.
     :return: shape of the joint batch of outputs, prior and noise; () for one output.
     :raises ValueError: if arguments do not fit, in float32 where it cannot resolve the evidence of these data, or if
         the result is not finite and can be read. Where more than 0.1 nats of it are rounding of sums of products, it
@@ -50,8 +50,9 @@ def log_evidence(statistics: SufficientStatistics, prior: WeightPrior, noise_sca
         >>> sgp.log_evidence(stats, prior, noise_scale=0.1).shape
         ()
     """
+    prior = checked_prior(statistics, prior)
+    noise_scale = statistics.noise_scale_of("log_evidence", noise_scale)
     checks.positive("noise_scale", noise_scale, "log_evidence")
-    check_prior(statistics, prior)
     joint_batch("log_evidence", statistics, noise_scale=noise_scale, prior=prior)
     dtype = checks.common_dtype(*jax.tree.leaves(prior), noise_scale)
     require_precision("log_evidence", statistics, dtype, noise_scale)
@@ -99,15 +100,15 @@ def evidence_cost(statistics: SufficientStatistics, prior: WeightPrior) -> str:
         >>> sgp.evidence_cost(stats, sgp.DiagonalPrior(1.0)), sgp.evidence_cost(stats.rotate(), sgp.DiagonalPrior(1.0))
         ('O(m³)', 'O(m)')
     """
-    check_prior(statistics, prior)
+    prior = checked_prior(statistics, prior)
     axes = prior.diagonal_along(statistics.num_orthonormal)
     if axes is None:
         return "O(m³)"
     return statistics.evidence_cost if axes.to_axes is None else axes.cost
 
 
-def check_prior(statistics: SufficientStatistics, prior: Any) -> None:
-    """Refuse anything that is not a prior over the weights of the statistics' basis."""
+def checked_prior(statistics: SufficientStatistics, prior: Any) -> WeightPrior:
+    """The prior of all weights of the statistics; anything that is not one over those of their basis is refused."""
     if not isinstance(prior, WeightPrior):
         raise ValueError(
             f"`prior` must be a weight prior such as `basis.weight_prior(kernel)` or `sgp.DiagonalPrior(scale)`; "
@@ -120,9 +121,10 @@ def check_prior(statistics: SufficientStatistics, prior: Any) -> None:
             f"{type(statistics).__name__}.{kept}"
         )
     statistics.require_one_group("The evidence")
-    if prior.num_weights not in (None, 1, statistics.num_features):
+    prior = statistics.prior_of_weights(prior)
+    if prior.num_weights not in (None, 1, statistics.num_weights):
         raise ValueError(
-            f"`prior` has {prior.num_weights} weights but the statistics have {statistics.num_features} features: "
+            f"`prior` has {prior.num_weights} weights but the statistics have {statistics.num_weights}: "
             "make the prior from `statistics.basis`."
         )
     if prior.diagonal_along(statistics.num_orthonormal) is None:
@@ -132,6 +134,7 @@ def check_prior(statistics: SufficientStatistics, prior: Any) -> None:
                 f"{type(prior).__name__} needs float64, since its evidence squares a condition number; got {dtype}. "
                 "Call numpyro.enable_x64() before creating arrays."
             )
+    return prior
 
 
 def joint_batch(owner: str, data: SufficientStatistics | Rows, **parameters: Any) -> tuple[int, ...]:

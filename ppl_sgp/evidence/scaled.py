@@ -80,7 +80,7 @@ def evaluate(
 
 def prepare(statistics: SufficientStatistics, prior: DiagonalPrior, dtype: Any) -> tuple[Design, jax.Array, jax.Array]:
     """The design, log prior scales and prior means in one dtype, the latter two of shape batch + (m,)."""
-    m = statistics.num_features
+    m = statistics.num_weights
     compressed, moments = statistics.compressed, statistics.moments
     arrays = (compressed.factor, moments.gram, moments.num_rows)
     defect = compressed.gram_defect

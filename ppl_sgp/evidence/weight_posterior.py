@@ -14,14 +14,16 @@ from .._internal.batching import vectorize
 from ..priors import DiagonalPrior, WeightPrior
 from ..statistics.statistics import SufficientStatistics
 from . import joint, scaled
-from .dispatch import check_prior, joint_batch
+from .dispatch import checked_prior, joint_batch
 
 #: Signal of the prior, in units of the noise and squared, beyond which a triangular factor has too few digits: of 11
 #: rows and 60 features variances were right to 1e-7 there, to 1e-3 at 1e16, and wrong by a factor 5 at 1e18.
 WIDE = 1e12
 
 
-def weight_posterior(statistics: SufficientStatistics, prior: WeightPrior, noise_scale: Any) -> dist.MultivariateNormal:
+def weight_posterior(
+    statistics: SufficientStatistics, prior: WeightPrior, noise_scale: Any = None
+) -> dist.MultivariateNormal:
     """``p(w | y, θ)``, the Gaussian posterior of the weights given hyperparameters. O(m³), or O(m²) if rotated.
 
     ``w | y ~ N(μ + γ^½u, γ^½(I + GᵀG)⁻¹γ^½)`` (Evans 2022, eq 2.14, in the whitened units of
@@ -29,7 +31,7 @@ def weight_posterior(statistics: SufficientStatistics, prior: WeightPrior, noise
 
     :param statistics: from :func:`~ppl_sgp.sufficient_statistics`.
     :param prior: prior of the weights.
-    :param noise_scale: standard deviation of the noise.
+    :param noise_scale: standard deviation of the noise. Left out for compressed likelihoods.
     :return: a multivariate normal of event shape (m,); batch shape as that of the evidence.
     :raises ValueError: if the arguments do not fit.
 
@@ -43,8 +45,9 @@ def weight_posterior(statistics: SufficientStatistics, prior: WeightPrior, noise
         >>> posterior.event_shape, posterior.sample(jax.random.key(1)).shape
         ((10,), (10,))
     """
+    prior = checked_prior(statistics, prior)
+    noise_scale = statistics.noise_scale_of("weight_posterior", noise_scale)
     checks.positive("noise_scale", noise_scale, "weight_posterior")
-    check_prior(statistics, prior)
     joint_batch("weight_posterior", statistics, noise_scale=noise_scale, prior=prior)
     loc, factor = posterior_factors(statistics, prior, noise_scale)
     if factor.ndim == loc.ndim:
@@ -71,7 +74,7 @@ def posterior_factors(
 
 def _joint(statistics: SufficientStatistics, prior: Any, noise_scale: Any, dtype: Any) -> tuple[jax.Array, jax.Array]:
     """For any covariance ``C = FFᵀ``: ``w | y ~ N(μ + Fu, F(I + GᵀG)⁻¹Fᵀ)`` with ``G = RF/σ``."""
-    m = statistics.num_features
+    m = statistics.num_weights
     R, F = joint.dense_factor(statistics, dtype), prior.apply_root(jnp.eye(m, dtype=dtype))
     mean = jnp.zeros(m, dtype) if prior.mean is None else jnp.asarray(prior.mean, dtype)
     wide = jnp.sum((R @ F) ** 2) > WIDE * jnp.min(jnp.asarray(noise_scale, dtype)) ** 2

@@ -12,13 +12,18 @@ from .._internal import checks
 from .._internal.batching import full_precision
 from .._internal.pytree import pytree_dataclass, rebuild
 from ..bases.basis import Basis
-from ..expansion.compressed_likelihood import CompressedLikelihood, Record
+from ..expansion.compressed_likelihood import Centre, CompressedLikelihood, Record, Units
 from ..likelihoods import Likelihood
 from ..statistics.compressed import Compressed
 from ..statistics.moments import Moments, describe
 from .augmentation import RowGaussians, augmented
 from .augmented_gibbs import GibbsRows, Sweep
 from .slice_sampling import each_in_turn
+
+
+#: An expansion that is exact for the rows as they are has no centre, and no passes led to it.
+_NOWHERE = Centre(np.zeros(0), np.zeros((0, 0)))
+_AUGMENTED = Record(np.zeros((0, 4)), "augmented", True, "exact given latent variables")
 
 
 class Augmentation(NamedTuple):
@@ -44,7 +49,7 @@ class AugmentedRows(GibbsRows):
     :param prior_loc: prior means of its free parameters, shape (p,).
     :param prior_scale: their prior standard deviations, shape (p,).
     :param moments: of the inputs; sums over outcomes are those of no rows.
-    :param scale: a typical standard deviation of f, for default priors.
+    :param units: for default priors.
     """
 
     basis: Basis
@@ -55,7 +60,7 @@ class AugmentedRows(GibbsRows):
     prior_loc: Any
     prior_scale: Any
     moments: Moments
-    scale: Any
+    units: Units
 
     def start(self, key: jax.Array) -> Augmentation:
         """Drawn given f = 0 and parameters at their prior means."""
@@ -75,14 +80,19 @@ class AugmentedRows(GibbsRows):
         # What ω and y alone say is no function of hyperparameters: rss, like all constants, is left out.
         zero, one = jnp.zeros((), root.dtype), jnp.ones((), root.dtype)
         moments = self.moments.plain(gram=gram, feature_output=projected, output_products=c @ c)
-        projection = jnp.append(c, zero)
-        compressed = Compressed(projection=projection, factor=R, rank=one * len(R), reference_variance=one,
-                                log_constant=zero, gram_defect=None, output_defect=None, float32_suffices=True)
-        record = Record("augmented", True, "exact given latent variables", np.zeros((0, 4)))
-        return rebuild(CompressedLikelihood, {
-            "basis": self.basis, "moments": moments, "compressed": compressed, "likelihood": self.likelihood,
-            "centre": None, "parameters": None, "scale": self.scale, "record": record,
-        })
+        compressed = Compressed(
+            factor=R,
+            projection=jnp.append(c, zero),
+            rank=one * len(R),
+            reference_variance=one,
+            log_constant=zero,
+            gram_defect=None,
+            output_defect=None,
+            float32_suffices=True,
+        )
+        return CompressedLikelihood(
+            self.basis, moments, compressed, self.likelihood, _NOWHERE, None, self.units, _AUGMENTED
+        )
 
     def updated(self, key: jax.Array, latent: Augmentation, sweep: Sweep) -> Augmentation:
         """Parameters given weights, with ω integrated out, then ω given both. O(n m)."""
@@ -151,7 +161,9 @@ def augmented_rows(basis: Basis, X: Any, y: Any, likelihood: Likelihood, *, offs
     loc, scale = (np.array([getattr(each, part) for each in free], dtype=np.float64) for part in ("loc", "scale"))
     m = basis.num_features
     moments = Moments(np.zeros((m, m)), np.zeros(m), np.float64(0.0), **description)
-    rows = AugmentedRows(basis, Phi, y, offset, likelihood, loc, scale, moments, likelihood.predictor_scale(y))
+    curvature = likelihood.derivatives(offset, y, loc).curvature
+    units = Units(likelihood.predictor_scale(y), float(np.sum(np.maximum(curvature, 0))))
+    rows = AugmentedRows(basis, Phi, y, offset, likelihood, loc, scale, moments, units)
     jax.eval_shape(rows.start, jax.random.key(0))  # refuses likelihoods that have no latent variables
     return rows
 

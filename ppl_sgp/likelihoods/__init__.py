@@ -1,7 +1,8 @@
 """Likelihoods: how the outcome of a row depends on its predictor."""
 
 from .bernoulli import Bernoulli
+from .from_distribution import FromDistribution
 from .likelihood import Derivatives, Likelihood, Parameter
 from .poisson import Poisson
 
-__all__ = ["Bernoulli", "Derivatives", "Likelihood", "Parameter", "Poisson"]
+__all__ = ["Bernoulli", "Derivatives", "FromDistribution", "Likelihood", "Parameter", "Poisson"]

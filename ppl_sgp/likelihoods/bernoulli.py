@@ -30,6 +30,8 @@ class Bernoulli(Likelihood):
         Derivatives(log_prob=Array(-0.693..., gradient=Array(0.5, ..., curvature=Array(0.25, ...
     """
 
+    is_log_concave = True
+
     link: str = static(default="logit")
 
     def __post_init__(self) -> None:

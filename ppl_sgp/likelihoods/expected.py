@@ -8,6 +8,7 @@ where curvatures are.
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -20,31 +21,50 @@ NODES, POINTS = 20, 64
 
 
 def averaged(likelihood: Any, mean: Any, covariance: Any, y: Any, parameters: Any) -> Any:
-    """Averages of :meth:`Likelihood.derivatives`, see there."""
+    """Averages of :meth:`Likelihood.derivatives`, see :meth:`Likelihood.averaged`."""
+    return _average(likelihood, mean, covariance, lambda eta: likelihood.derivatives(eta, y, parameters))
+
+
+def averaged_joint(likelihood: Any, mean: Any, covariance: Any, y: Any, parameters: Any) -> Any:
+    """Averages of :meth:`Likelihood.joint_derivatives` over normal predictors, at one value of the parameters.
+
+    Those in the predictors are what :meth:`Likelihood.averaged` has.
+    """
+    joint = _average(likelihood, mean, covariance, lambda eta: likelihood.joint_derivatives(eta, y, parameters))
+    own, K = likelihood.averaged(mean, covariance, y, parameters), likelihood.num_latents
+    rows = own.log_prob.shape
+    gradient = joint.gradient.at[..., :K].set(own.gradient.reshape(*rows, K))
+    curvature = joint.curvature.at[..., :K, :K].set(own.curvature.reshape(*rows, K, K))
+    return type(joint)(own.log_prob, gradient, curvature)
+
+
+def _average(likelihood: Any, mean: Any, covariance: Any, function: Callable[[jax.Array], Any]) -> Any:
+    """The average of a tree of functions of the predictors.
+
+    One node after the other: memory of the size of the rows, whatever the number of nodes.
+    """
     mean = jnp.asarray(mean)
     covariance = jnp.asarray(covariance, mean.dtype)
     if likelihood.num_latents == 1:
-        nodes, weights = gauss_hermite()
-        scale = jnp.sqrt(covariance)
+        (nodes, weights), scale = gauss_hermite(), jnp.sqrt(covariance)
 
-        def at(node):
-            return likelihood.derivatives(mean + scale * node, y, parameters)
+        def at(node: jax.Array) -> Any:
+            return function(mean + scale * node)
     else:
         nodes, weights = spread_points(likelihood.num_latents)
         root = jnp.linalg.cholesky(covariance + _jitter(covariance))
 
-        def at(node):
-            return likelihood.derivatives(mean + root @ node, y, parameters)
+        def at(node: jax.Array) -> Any:
+            return function(mean + root @ node)
 
-    nodes, weights = jnp.asarray(nodes, mean.dtype), jnp.asarray(weights, mean.dtype)
-    # One node after the other: memory of the size of the rows, whatever the number of nodes.
-    first = jax.tree.map(lambda part: weights[0] * part, at(nodes[0]))
+    points = jnp.asarray(nodes, mean.dtype), jnp.asarray(weights, mean.dtype)
+    first = jax.tree.map(lambda part: points[1][0] * part, at(points[0][0]))
 
-    def add(total, point):
+    def add(total: Any, point: Any) -> tuple[Any, None]:
         node, weight = point
         return jax.tree.map(lambda sum_, part: sum_ + weight * part, total, at(node)), None
 
-    return jax.lax.scan(add, first, (nodes[1:], weights[1:]))[0]
+    return jax.lax.scan(add, first, (points[0][1:], points[1][1:]))[0]
 
 
 def _jitter(covariance: jax.Array) -> jax.Array:

@@ -57,8 +57,12 @@ class Likelihood(abc.ABC):
     num_latents: int = 1
     #: Numbers that ``y`` holds for a row.
     num_columns: ClassVar[int] = 1
+    #: Whether outcomes are counts of rate ``exp(η)``, to which an exposure adds its logarithm.
+    takes_exposure: ClassVar[bool] = False
     #: Whether log densities have two derivatives everywhere: else only averages over predictors have a curvature.
     is_smooth: ClassVar[bool] = True
+    #: Whether curvatures in the predictors are positive semi-definite everywhere.
+    is_log_concave: ClassVar[bool] = False
 
     @property
     def parameter_names(self) -> tuple[str, ...]:

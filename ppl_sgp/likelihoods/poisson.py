@@ -25,6 +25,9 @@ class Poisson(Likelihood):
         1.0
     """
 
+    is_log_concave = True
+    takes_exposure = True
+
     def log_prob(self, eta: Any, y: Any, parameters: Any = ()) -> jax.Array:
         """Log probability of each count."""
         eta, (y,) = self.aligned(eta, y)

@@ -18,7 +18,7 @@ from ..sites.compressed_normal import CompressedNormal
 from ..sites.discrete_relaxation import DiscreteRelaxation
 from ..sites.observe import observe_weights
 from ..statistics.statistics import SufficientStatistics
-from .hyperpriors import check_statistics, log_normal, require_one_output, sample
+from .hyperpriors import check_statistics, log_normal, require_one_output, sample_noise_scale
 from .shrinkage import FEATURE
 
 
@@ -33,8 +33,11 @@ class DiscreteWeights:
         """Sample weights and noise, and observe the compressed data."""
         check_statistics("discrete_weights", statistics)
         require_one_output("discrete_weights", statistics, "")
-        noise_scale = sample(
-            "noise_scale", self.noise_scale, log_normal(NOISE_SHARE * statistics.output_scale, NOISE_SPREAD)
+        noise_scale = sample_noise_scale(
+            "discrete_weights",
+            statistics,
+            self.noise_scale,
+            log_normal(NOISE_SHARE * statistics.output_scale, NOISE_SPREAD),
         )
         weights = numpyro.sample("weights", self._weights(statistics).to_event(1), infer=FEATURE)
         observe_weights("y", statistics, weights, noise_scale)
@@ -70,9 +73,9 @@ class DiscreteWeights:
 
     def _draw_weights(self, statistics: Any, rng_key: jax.Array, gibbs_sites: Any, hmc_sites: Any) -> dict[str, Any]:
         weights, gram = gibbs_sites["weights"], statistics.moments.gram
+        noise_scale = hmc_sites.get("noise_scale", self.noise_scale) if statistics.has_noise else 1.0
         gram, projection, noise_scale = (
-            jnp.asarray(part, weights.dtype)
-            for part in (gram, statistics.moments.feature_output, hmc_sites.get("noise_scale", self.noise_scale))
+            jnp.asarray(part, weights.dtype) for part in (gram, statistics.moments.feature_output, noise_scale)
         )
         orthogonal = gram.ndim == 1
         sampler = LevelSampler(

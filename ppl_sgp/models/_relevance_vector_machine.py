@@ -28,7 +28,7 @@ from .hyperpriors import (
     feature_unit,
     log_normal,
     require_one_output,
-    sample,
+    sample_noise_scale,
     scale_of_outputs,
 )
 from .shrinkage import FEATURE, GammaPrecision, Horseshoe, checked_hyper_prior
@@ -49,7 +49,7 @@ class RelevanceVectorMachine(EqualByValue):
         check_statistics("relevance_vector_machine", statistics)
         self._check_coordinates(statistics)
         default = log_normal(NOISE_SHARE * scale_of_outputs(statistics), NOISE_SPREAD)
-        noise_scale = sample("noise_scale", self.noise_scale, default, ["output"])
+        noise_scale = sample_noise_scale("relevance_vector_machine", statistics, self.noise_scale, default)
         scale = self._scale(statistics, noise_scale)
         if self.weights == "marginal":
             observe("y", statistics, DiagonalPrior(scale), noise_scale)
@@ -59,6 +59,7 @@ class RelevanceVectorMachine(EqualByValue):
             observe_weights("y", statistics, w, noise_scale)
         else:
             typical = jnp.minimum(statistics.compressed.reference_variance**0.5, 0.3 * statistics.output_scale)
+            typical = typical if statistics.has_noise else noise_scale
             v, w = whitened_weights("weights", statistics, typical)
             numpyro.factor("weights_prior", dist.Normal(0.0, scale).to_event(1).log_prob(w))
             observe_weights("y", statistics, v, noise_scale)
@@ -120,14 +121,17 @@ class RelevanceVectorMachine(EqualByValue):
             return scale
         return jnp.asarray(statistics.output_scales, scale.dtype)[:, None] * scale[None, :]
 
+    def _noise_scale(self, statistics: Any, sites: Any) -> Any:
+        return sites.get("noise_scale", self.noise_scale) if statistics.has_noise else 1.0
+
     def _draw_weights(self, statistics: Any, rng_key: jax.Array, gibbs_sites: Any, hmc_sites: Any) -> dict[str, Any]:
-        noise_scale = hmc_sites.get("noise_scale", self.noise_scale)
+        noise_scale = self._noise_scale(statistics, hmc_sites)
         with handlers.block(), handlers.substitute(data=hmc_sites):
             scale = self._scale(statistics, noise_scale)
         return {"weights": weight_posterior(statistics, DiagonalPrior(scale), noise_scale).sample(rng_key)}
 
     def _draw_scales(self, statistics: Any, rng_key: jax.Array, gibbs_sites: Any, hmc_sites: Any) -> dict[str, Any]:
-        noise_scale = hmc_sites.get("noise_scale", self.noise_scale)
+        noise_scale = self._noise_scale(statistics, hmc_sites)
         sites = {**hmc_sites, **gibbs_sites}
         return self.hyper_prior.update(rng_key, hmc_sites["weights"], sites, *_units(statistics, noise_scale))
 
@@ -143,7 +147,7 @@ def _units(statistics: SufficientStatistics, noise_scale: Any) -> tuple[jax.Arra
         relative = jnp.exp(jnp.mean(jnp.log(relative)))
     else:
         unit = statistics.output_scale * unit
-    return unit, relative / statistics.num_rows**0.5
+    return unit, relative / statistics.total_weight**0.5
 
 
 def relevance_vector_machine(

@@ -23,6 +23,7 @@ from .hyperpriors import (
     refuse_amplitudes,
     require_fourier,
     sample,
+    sample_noise_scale,
     scale_of_outputs,
     weight_unit,
 )
@@ -76,7 +77,8 @@ class ReweightedBasis(EqualByValue):
     def _observe(self, statistics: SufficientStatistics, prior: WeightPrior) -> None:
         unit = scale_of_outputs(statistics)
         default = log_normal_by_mode(*NOISE_PRIOR, unit).to_event(jnp.ndim(unit))
-        observe("y", statistics, prior, sample("noise_scale", self.noise_scale, default, ["output"]))
+        noise_scale = sample_noise_scale("reweighted_basis", statistics, self.noise_scale, default)
+        observe("y", statistics, prior, noise_scale)
 
     def _check_reflections(self, statistics: SufficientStatistics) -> None:
         if self.reflections and not statistics.num_orthonormal:

@@ -31,6 +31,18 @@ def sample(name: str, value: Any, default: Any = None, event_dims: list[str] | N
     return numpyro.sample(name, value, infer=infer)
 
 
+def sample_noise_scale(owner: str, data: Data, value: Any, default: dist.Distribution) -> Any:
+    """The noise as :func:`sample` has it; one where a likelihood takes its place."""
+    if data.has_noise:
+        return sample("noise_scale", value, default, ["output"])
+    if value is not None:
+        raise ValueError(
+            f"{owner}: compressed likelihoods have no noise scale, but `noise_scale` was given. Leave it out; "
+            "parameters of the likelihood are those of the class in `sgp.likelihoods`."
+        )
+    return 1.0
+
+
 def log_normal(median: Any, spread: float) -> dist.Distribution:
     """Log-normal with the given median, () or (q,), and standard deviation of the logarithm."""
     return dist.LogNormal(jnp.log(jnp.asarray(median)), spread).to_event(jnp.ndim(median))
@@ -63,7 +75,7 @@ def weight_unit(statistics: SufficientStatistics) -> Any:
     """Standard deviation of independent weights with which f has mean square one over the rows: √(n/tr A)."""
     moments = statistics.moments
     trace = moments.gram.sum() if moments.gram.ndim == 1 else moments.gram.trace()
-    return (moments.num_rows / trace) ** 0.5
+    return (statistics.total_weight / trace) ** 0.5
 
 
 def check_statistics(owner: str, statistics: Any) -> None:
@@ -149,4 +161,4 @@ def feature_unit(statistics: SufficientStatistics) -> Any:
         T = jnp.asarray(statistics.basis.rotation)  # TTᵀ is the prior covariance S₀⁻¹, and T⁻¹ = TᵀS₀
         square = (T / jnp.sum(T**2, axis=1)[:, None]) ** 2 @ square
     least = jnp.min(jnp.where(square > 0, square, jnp.inf))
-    return (moments.num_rows / jnp.maximum(square, least)) ** 0.5
+    return (statistics.total_weight / jnp.maximum(square, least)) ** 0.5

@@ -15,7 +15,7 @@ from ..kernels import Kernel, SquaredExponential
 from ..kernels.hyperprior_scales import AMPLITUDE_SPREAD, NOISE_SHARE, NOISE_SPREAD, lengthscale_prior
 from ..statistics.kept_rows import ChunkedRows, Rows
 from ..statistics.statistics import SufficientStatistics
-from .hyperpriors import Data, check_amplitudes, log_normal, sample, scale_of_outputs
+from .hyperpriors import Data, check_amplitudes, log_normal, sample, sample_noise_scale, scale_of_outputs
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -60,7 +60,7 @@ class KernelGP(EqualByValue):
         lengthscale = sample("lengthscale", self.lengthscale, each.to_event(1) if ard else shared, ["input"])
         amplitude = sample("amplitude", self.amplitude, log_normal(typical_amplitude, AMPLITUDE_SPREAD), ["output"])
         noise = log_normal(NOISE_SHARE * scale_of_outputs(data), NOISE_SPREAD)
-        noise_scale = sample("noise_scale", self.noise_scale, noise, ["output"])
+        noise_scale = sample_noise_scale(owner, data, self.noise_scale, noise)
         shape = {name: sample(name, value) for name, value in self.shape.items()}
         check_amplitudes(owner, amplitude, data)
         family = self._family(basis)

@@ -191,7 +191,7 @@ class SampledWeights(ComputedPosteriors, WeightPosteriors):
 @jax.jit
 def _weight_draws(statistics: SufficientStatistics, parameters: WeightParameters) -> tuple[jax.Array, ...]:
     """The parts of :class:`WeightDraws` and the share of effective features, for parameters stacked over draws."""
-    q, m = statistics.num_outputs, statistics.num_features
+    q, m = statistics.num_outputs, statistics.num_weights
 
     def of_draw(each: WeightParameters) -> tuple[jax.Array, ...]:
         loc, factor, amplitude, share = each.weights(statistics)

@@ -59,8 +59,8 @@ class CompressedDistribution(ObservedDistribution):
         return jnp.concatenate([c, (multiple * self.batched_noise_scale**2 * dof)[..., None]], axis=-1)
 
 
-def check_arguments(owner: str, statistics: Any, noise_scale: Any) -> None:
-    """Refuse wrong types, noise that is not positive, and float32 where it cannot keep its promise."""
+def checked_noise(owner: str, statistics: Any, noise_scale: Any) -> Any:
+    """The noise scale; wrong types are refused, and noise that is not positive, or not of these statistics."""
     if not isinstance(statistics, SufficientStatistics):
         kept = " An exact GP observes rows as they are: `sgp.observe_exact`." if isinstance(statistics, Rows) else ""
         raise ValueError(
@@ -68,7 +68,9 @@ def check_arguments(owner: str, statistics: Any, noise_scale: Any) -> None:
             f"{type(statistics).__name__}. Rows are compressed once, outside the model.{kept}"
         )
     statistics.require_one_group(owner)
+    noise_scale = statistics.noise_scale_of(owner, noise_scale)
     check_noise(owner, noise_scale)
+    return noise_scale
 
 
 def sample_residual(key: jax.Array, statistics: SufficientStatistics, noise_scale: jax.Array) -> jax.Array:

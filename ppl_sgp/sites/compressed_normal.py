@@ -16,7 +16,7 @@ from .._internal.batching import vectorize
 from ..statistics.statistics import SufficientStatistics
 from .compressed_distribution import (
     CompressedDistribution,
-    check_arguments,
+    checked_noise,
     null_directions,
     project,
     sample_projection,
@@ -31,7 +31,7 @@ class CompressedNormal(CompressedDistribution):
 
     :param statistics: from :func:`~ppl_sgp.sufficient_statistics`.
     :param weights: w, shape batch + (m,). With q outputs, batch ends in q (one w an output) or in 1.
-    :param noise_scale: standard deviation of the noise.
+    :param noise_scale: standard deviation of the noise. Left out for compressed likelihoods.
     :raises ValueError: for arguments that do not fit, or if float32 cannot resolve these data.
 
     .. doctest::
@@ -53,15 +53,15 @@ class CompressedNormal(CompressedDistribution):
         self,
         statistics: SufficientStatistics,
         weights: Any,
-        noise_scale: Any,
+        noise_scale: Any = None,
         *,
         validate_args: bool | None = None,
     ) -> None:
-        check_arguments("CompressedNormal", statistics, noise_scale)
-        if jnp.shape(weights)[-1:] != (statistics.num_features,):
+        noise_scale = checked_noise("CompressedNormal", statistics, noise_scale)
+        if jnp.shape(weights)[-1:] != (statistics.num_weights,):
             raise ValueError(
-                f"CompressedNormal: `weights` must have shape batch + ({statistics.num_features},), one entry a "
-                f"feature; got {jnp.shape(weights)}."
+                f"CompressedNormal: `weights` must have shape batch + ({statistics.num_weights},), one a "
+                f"feature (and latent); got {jnp.shape(weights)}."
             )
         dtype = checks.common_dtype(weights, noise_scale)
         evidence.require_precision("CompressedNormal", statistics, dtype)
@@ -92,7 +92,7 @@ class CompressedNormal(CompressedDistribution):
         """Draw compressed data given the weights. O(m·rank) a draw."""
         assert is_prng_key(key)
         shape = sample_shape + self.batch_shape
-        weights = jnp.broadcast_to(self.weights, (*shape, self.statistics.num_features))
+        weights = jnp.broadcast_to(self.weights, (*shape, self.statistics.num_weights))
         return sample_projection(key, self.statistics, weights, jnp.broadcast_to(self.noise_scale, shape))
 
     @property
@@ -110,7 +110,7 @@ class CompressedNormal(CompressedDistribution):
         return self.joined_moments(c, 2 * noise_variance)
 
     def _batched_weights(self) -> jax.Array:
-        return jnp.broadcast_to(self.weights, (*self.batch_shape, self.statistics.num_features))
+        return jnp.broadcast_to(self.weights, (*self.batch_shape, self.statistics.num_weights))
 
     @staticmethod
     def infer_shapes(statistics: Any, weights: Any, noise_scale: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -19,7 +19,7 @@ from .observed_distribution import ObservedDistribution, not_enumerated
 from .sparse_gp import SparseGP
 
 
-def observe(name: str, statistics: SufficientStatistics, prior: WeightPrior, noise_scale: Any) -> jax.Array:
+def observe(name: str, statistics: SufficientStatistics, prior: WeightPrior, noise_scale: Any = None) -> jax.Array:
     """Observe the data, with the weights marginalised: ``sample(name, SparseGP(...), obs=statistics.projection)``.
 
     Each site marginalises weights of its own: two sites with the same prior are two *independent* functions. Data of
@@ -31,9 +31,9 @@ def observe(name: str, statistics: SufficientStatistics, prior: WeightPrior, noi
     ``Predictive(numpyro.handlers.uncondition(model), num_samples=...)(key, statistics)``.
 
     :param name: name of the site.
-    :param statistics: from :func:`~ppl_sgp.sufficient_statistics`.
+    :param statistics: from :func:`~ppl_sgp.sufficient_statistics` or :func:`~ppl_sgp.compress_likelihood`.
     :param prior: prior of the weights, usually ``statistics.basis.weight_prior(kernel)``.
-    :param noise_scale: standard deviation of the noise.
+    :param noise_scale: standard deviation of the noise. Left out for compressed likelihoods.
     :return: the compressed data.
     :raises ValueError: for arguments that do not fit, or inside a data plate.
 
@@ -54,13 +54,13 @@ def observe(name: str, statistics: SufficientStatistics, prior: WeightPrior, noi
     return _observe(name, SparseGP(statistics, prior, noise_scale))
 
 
-def observe_weights(name: str, statistics: SufficientStatistics, weights: Any, noise_scale: Any) -> jax.Array:
+def observe_weights(name: str, statistics: SufficientStatistics, weights: Any, noise_scale: Any = None) -> jax.Array:
     """Observe the data given explicit weights, which may have any prior. O(m·rank), independent of n.
 
     :param name: name of the site.
-    :param statistics: from :func:`~ppl_sgp.sufficient_statistics`.
-    :param weights: w, shape (m,); with q outputs (q, m).
-    :param noise_scale: standard deviation of the noise.
+    :param statistics: from :func:`~ppl_sgp.sufficient_statistics` or :func:`~ppl_sgp.compress_likelihood`.
+    :param weights: w, shape (m,); with q outputs (q, m); with K latents a row (K·m,), the first latent's first.
+    :param noise_scale: standard deviation of the noise. Left out for compressed likelihoods.
     :return: the compressed data.
     :raises ValueError: for arguments that do not fit, or inside a data plate.
 

@@ -17,7 +17,7 @@ from ..priors import WeightPrior
 from ..statistics.statistics import SufficientStatistics
 from .compressed_distribution import (
     CompressedDistribution,
-    check_arguments,
+    checked_noise,
     null_directions,
     project,
     sample_projection,
@@ -37,7 +37,7 @@ class SparseGP(CompressedDistribution):
 
     :param statistics: from :func:`~ppl_sgp.sufficient_statistics`.
     :param prior: prior of the weights.
-    :param noise_scale: standard deviation of the noise.
+    :param noise_scale: standard deviation of the noise. Left out for compressed likelihoods.
     :raises ValueError: for arguments that do not fit, or if float32 cannot resolve these data.
 
     .. doctest::
@@ -59,12 +59,12 @@ class SparseGP(CompressedDistribution):
         self,
         statistics: SufficientStatistics,
         prior: WeightPrior,
-        noise_scale: Any,
+        noise_scale: Any = None,
         *,
         validate_args: bool | None = None,
     ) -> None:
-        check_arguments("SparseGP", statistics, noise_scale)
-        evidence.check_prior(statistics, prior)
+        noise_scale = checked_noise("SparseGP", statistics, noise_scale)
+        prior = evidence.checked_prior(statistics, prior)
         dtype = checks.common_dtype(*jax.tree.leaves(prior), noise_scale)
         evidence.require_precision("SparseGP", statistics, dtype)
         self.statistics, self.prior = statistics, prior
@@ -83,7 +83,7 @@ class SparseGP(CompressedDistribution):
         assert is_prng_key(key)
         key_w, key_data = jax.random.split(key)
         shape = sample_shape + self.batch_shape
-        z = jax.random.normal(key_w, (*shape, self.statistics.num_features), self.noise_scale.dtype)
+        z = jax.random.normal(key_w, (*shape, self.statistics.num_weights), self.noise_scale.dtype)
         weights = jnp.broadcast_to(self._broadcast(self._prior_mean()), z.shape) + self._root_times(z)
         return sample_projection(key_data, self.statistics, weights, jnp.broadcast_to(self.noise_scale, shape))
 
@@ -123,7 +123,7 @@ class SparseGP(CompressedDistribution):
 
     def _broadcast(self, weights: jax.Array) -> jax.Array:
         """To shape batch + (m,)."""
-        return jnp.broadcast_to(weights, (*self.batch_shape, self.statistics.num_features))
+        return jnp.broadcast_to(weights, (*self.batch_shape, self.statistics.num_weights))
 
     @staticmethod
     def infer_shapes(statistics: Any, prior: Any, noise_scale: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -51,7 +51,7 @@ def whitened_weights(name: str, statistics: SufficientStatistics, noise_scale: A
             "`stats.rotate(sgp.DiagonalPrior(scale))`."
         )
     moments = statistics.moments
-    flat = dist.ImproperUniform(dist.constraints.real_vector, (), (statistics.num_features,))
+    flat = dist.ImproperUniform(dist.constraints.real_vector, (), (statistics.num_weights,))
     z = jnp.asarray(numpyro.sample(f"{name}_whitened", flat))
     noise_variance = jnp.asarray(noise_scale, z.dtype) ** 2
     information = noise_variance + jnp.asarray(moments.gram, z.dtype)

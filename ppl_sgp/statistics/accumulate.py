@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import os
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 from tqdm.auto import tqdm
 
 from ..bases.basis import Basis
@@ -19,14 +14,13 @@ from .checkpoint import Checkpoint
 from .moments import Moments, describe
 from .root_moments import RootMoments, is_cheap
 from .rows import as_float64, checked
-from .running import RUNNING, RunningProducts
+from .running import RUNNING
+from .side_by_side import side_by_side, worker_count
 
 #: Bytes of features of a block: more stay less in the cache, fewer make rank-k updates slow.
 BLOCK_BYTES = 2**24
 #: Blocks of a chunk, when no chunk size is given.
 BLOCKS = 8
-#: Bytes that all workers together may hold: each needs memory for a block and for its products.
-WORKERS_BYTES = 2**29
 
 
 def moments_of_arrays(
@@ -74,9 +68,9 @@ def moments_of_arrays(
         return product, describe(X, y, weights)
 
     rows_at_a_time = min(block_size, size, len(X))
-    count = _worker_count(workers, sums, rows_at_a_time, min(size, len(X)))
+    count = worker_count(workers, 8 * sums.width * (sums.width + rows_at_a_time), min(size, len(X)), rows_at_a_time)
     starts = range(0, len(X), size)
-    with progress_bar(progress, len(starts), len(X)) as bar, _side_by_side(count) as run:
+    with progress_bar(progress, len(starts), len(X)) as bar, side_by_side(count) as run:
         memories = [(np.empty((rows_at_a_time, sums.width)), sums.memory()) for _ in range(1 + count * (count > 1))]
         for index, start in enumerate(starts):
             chunk = slice(start, start + size)
@@ -131,47 +125,6 @@ def _blocks(
     for start in range(0, len(X), size):
         rows = slice(start, start + size)
         yield first_row + start, X[rows], y[rows], None if weights is None else weights[rows]
-
-
-def _worker_count(workers: int | None, sums: RunningProducts, rows_at_a_time: int, chunk: int) -> int:
-    """One worker a core, if there are blocks and memory for all of them."""
-    bytes_each = 8 * sums.width * (sums.width + rows_at_a_time)
-    return max(1, min(workers or _cores(), -(-chunk // rows_at_a_time), WORKERS_BYTES // bytes_each))
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-Run = Callable[[Callable[..., Any], Iterable[Any], list[Any]], Iterator[Any]]
-
-
-@contextlib.contextmanager
-def _side_by_side(count: int) -> Iterator[Run]:
-    """A map over blocks in ``count`` threads, results in order; each block has one of the memories for its result.
-
-    BLAS shares the cores among them: on whole blocks side by side it is busier than on one block after the other, whose
-    features must be filled in between.
-    """
-    if count == 1:
-        yield lambda function, blocks, memories: (function(block, memories[0]) for block in blocks)
-        return
-
-    def run(function: Callable[..., Any], blocks: Iterable[Any], memories: list[Any]) -> Iterator[Any]:
-        pending: deque[Future[Any]] = deque()
-        for index, block in enumerate(blocks):
-            if len(pending) == len(memories):
-                yield pending.popleft().result()  # its memory is the one that comes next
-            pending.append(pool.submit(function, block, memories[index % len(memories)]))
-        while pending:
-            yield pending.popleft().result()
-
-    with threadpool_limits(max(1, _cores() // count), user_api="blas"):
-        pool = ThreadPoolExecutor(count)
-        try:
-            yield run
-        finally:
-            pool.shutdown(cancel_futures=True)
 
 
 def progress_bar(progress: bool | None, num_chunks: int | None, num_rows: int | None) -> tqdm:

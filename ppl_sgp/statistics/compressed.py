@@ -68,6 +68,26 @@ def compress(moments: Moments) -> Compressed:
     return compressed_of(moments, factor, np.concatenate([c.T, rss[..., None]], axis=-1), rank, *defects)
 
 
+def compress_quadratic(
+    gram: np.ndarray, linear: np.ndarray, constant: float, described: dict[str, Any]
+) -> tuple[Moments, Compressed]:
+    """The sums and the compressed form of rows with noise one, ``log p(y | w) = constant + linearᵀw − ½ wᵀ gram w``.
+
+    So many rows have the residual sum of squares one each, by convention. O(m³).
+
+    :param described: what describes the rows, as :class:`Moments` have it; row weights follow from the constant.
+    """
+    n = described["num_rows"]
+    free = Moments(gram=gram, feature_output=linear, output_products=np.float64(np.inf), **described)
+    factor, c = _project_dense(free)
+    squares = np.sum(c**2) + n
+    log_weights = 2 * constant + n * np.log(2 * np.pi) + squares
+    moments = free.plain(output_products=squares, log_weights=np.float64(log_weights), y_mean=np.float64(np.nan))
+    defects, rank = (gram - factor.T @ factor, linear - c @ factor), len(factor)
+    factor, c = (with_null_rows(array, padded_rank(rank, len(gram))) for array in (factor, c))
+    return moments, compressed_of(moments, factor, np.append(c, n), rank, *defects)
+
+
 def compressed_of(
     moments: Moments, factor: np.ndarray, projection: np.ndarray, rank: int, gram_defect: Any, output_defect: Any
 ) -> Compressed:

@@ -14,13 +14,14 @@ from .moments import DESCRIPTION, Moments
 from .root_moments import RootMoments
 
 
-def require_consistent(basis: Any, moments: Any, path: Any) -> None:
+def require_consistent(basis: Any, moments: Any, path: Any, num_latents: int = 1) -> None:
     """Refuse a basis whose fields do not fit each other, and sums that are not of it. O(m²).
 
+    :param num_latents: how often the sums have each feature.
     :raises ValueError: saying what does not fit.
     """
     try:
-        reasons = _faults_of_basis(basis) or _faults_of_sums(basis, moments)
+        reasons = _faults_of_basis(basis) or _faults_of_sums(basis, moments, num_latents)
     except Exception as error:  # whatever fields of wrong types or shapes make a basis raise
         reasons = [f"{type(basis).__name__} raises {error!r}"]
     if reasons:
@@ -40,8 +41,8 @@ def _faults_of_basis(basis: Basis) -> list[str]:
     return []
 
 
-def _faults_of_sums(basis: Basis, moments: Moments) -> list[str]:
-    m, d, outputs = basis.num_features, basis.input_dim, np.shape(moments.sum_squares)
+def _faults_of_sums(basis: Basis, moments: Moments, num_latents: int) -> list[str]:
+    m, d, outputs = num_latents * basis.num_features, basis.input_dim, np.shape(moments.sum_squares)
     gram = (m,) if np.ndim(moments.gram) == 1 else (m, m)
     expected = {"gram": gram, "feature_output": (m, *outputs), "y_mean": outputs, "num_rows": (), "log_weights": ()}
     expected |= {name: (d,) for name in DESCRIPTION if name.startswith("x_")}

@@ -73,4 +73,4 @@ def _of_shape(
         changes["projection"] = np.concatenate([with_null_rows(c.T, rows).T, rss], axis=-1)
     if isinstance(moments, RootMoments):
         moments = rebuild(RootMoments, {**vars(moments), "required": True})
-    return with_compressed(first.basis, moments, rebuild(Compressed, {**vars(compressed), **changes}))
+    return group._with(first.basis, moments, rebuild(Compressed, {**vars(compressed), **changes}))

@@ -24,6 +24,7 @@ class KeptOutputs:
     row_weights: Any
     num_rows: int
     input_dim: int
+    has_noise = True
 
     @property
     def num_outputs(self) -> int:

@@ -26,6 +26,10 @@ from .storage import read, write
 ORTHONORMAL_RANGE = 1e-4
 
 
+#: Classes of statistics by the part that only their files have.
+KINDS: dict[str, Any] = {}
+
+
 @jax.tree_util.register_pytree_with_keys_class
 class SufficientStatistics:
     """n rows seen through a frozen basis, compressed without loss (Evans 2022, section 5.2).
@@ -82,9 +86,14 @@ class SufficientStatistics:
         return int(n) if checks.is_concrete(n) and np.ndim(n) == 0 else n
 
     @property
+    def num_weights(self) -> int:
+        """The number of weights: m, or K·m for likelihoods with K predictors a row."""
+        return self.moments.gram.shape[-1]
+
+    @property
     def num_features(self) -> int:
         """The number of features m."""
-        return self.moments.gram.shape[-1]
+        return self.num_weights
 
     @property
     def num_outputs(self) -> int:
@@ -115,6 +124,30 @@ class SufficientStatistics:
     def num_orthonormal(self) -> int:
         """How many features, the first ones, have norm one over the rows after ``rotate(orthonormal=True)``; else 0."""
         return self.basis.num_orthonormal if self.is_diagonal else 0
+
+    def noise_scale_of(self, owner: str, noise_scale: Any) -> Any:
+        """The noise that models of these statistics have: the one given.
+
+        :param owner: who asks, for messages.
+        :raises ValueError: for none.
+        """
+        if noise_scale is None:
+            raise ValueError(f"{owner}: `noise_scale` is missing, the standard deviation of the noise.")
+        return noise_scale
+
+    @property
+    def has_noise(self) -> bool:
+        """Whether models of these statistics have a noise scale; else a likelihood takes its place."""
+        return True
+
+    def prior_of_weights(self, prior: WeightPrior) -> WeightPrior:
+        """The prior of all weights: itself; for likelihoods with K predictors a row, that of each."""
+        return prior
+
+    @property
+    def total_weight(self) -> Any:
+        """What the weights of all rows sum to, as units of features count them: the number of rows."""
+        return self.moments.num_rows
 
     @property
     def output_scale(self) -> Any:
@@ -287,7 +320,7 @@ class SufficientStatistics:
             True
         """
         self._require_host("rotate")
-        m = self.num_features
+        m = self.num_weights
         if prior is not None and orthonormal:
             raise ValueError(
                 "rotate: pass either `prior` or `orthonormal=True`: the units of the weights are the prior's."
@@ -307,7 +340,7 @@ class SufficientStatistics:
         moments = self.moments.plain(gram=norms**2, feature_output=(projection[..., :-1] * norms).T)
         # Not compressed again, which would take rss from sums.
         compressed = compressed_of(moments, norms, projection, int(np.count_nonzero(norms)), None, None)
-        return with_compressed(RotatedBasis(self.basis, rotation, normalised), moments, compressed)
+        return self._with(RotatedBasis(self.basis, rotation, normalised), moments, compressed)
 
     def _pseudo_rows(self) -> tuple[np.ndarray, np.ndarray]:
         """R (m̃, m), with c and rss."""
@@ -332,7 +365,7 @@ class SufficientStatistics:
         # Of residuals of several outputs only the squares are known; products have mean zero.
         products = c @ c.T + (np.diag(rss) if c.ndim > 1 else rss)
         moments = simulated.moments.plain(output_products=products, y_mean=np.full_like(self.moments.y_mean, np.nan))
-        return with_compressed(self.basis, moments, simulated.compressed)
+        return self._with(self.basis, moments, simulated.compressed)
 
     def _with_outputs(self, projection: Any) -> SufficientStatistics:
         """As :meth:`with_projection`, also traced, but the scale of y and its mean remain, as default priors ask."""
@@ -343,7 +376,11 @@ class SufficientStatistics:
         if self.compressed.gram_defect is not None:
             exact |= {name: 0 * getattr(self.compressed, name) for name in ("gram_defect", "output_defect")}
         moments = self.moments.plain(feature_output=feature_output)
-        return with_compressed(self.basis, moments, rebuild(Compressed, {**vars(self.compressed), **exact}))
+        return self._with(self.basis, moments, rebuild(Compressed, {**vars(self.compressed), **exact}))
+
+    def _with(self, basis: Basis, moments: Moments, compressed: Compressed) -> SufficientStatistics:
+        """The same with other sums, and whatever else a subclass keeps."""
+        return rebuild(type(self), {**vars(self), "basis": basis, "moments": moments, "compressed": compressed})
 
     def save(self, path: Any) -> None:
         """Write to one file, atomically, without pickle. The basis is saved with the sums.
@@ -369,7 +406,9 @@ class SufficientStatistics:
         :param path: the file.
         :raises ValueError: if the file is damaged, foreign, or of a newer format.
         """
-        return cls.of_parts(read(path), path)
+        parts = read(path)
+        kind = next((KINDS[name] for name in parts if name in KINDS), cls)
+        return kind.of_parts(parts, path)
 
     @classmethod
     def of_parts(cls, parts: dict[str, Any], path: Any) -> SufficientStatistics:

@@ -38,7 +38,7 @@ def rows(rng):
 def test_rows_before_the_refused_one_are_kept(rows, method, workers, monkeypatch):
     X, spoilt, y = rows
     monkeypatch.setattr("ppl_sgp.statistics.accumulate.BLOCK_BYTES", 8 * 2 * 5)  # blocks of five rows
-    monkeypatch.setattr("ppl_sgp.statistics.accumulate._cores", lambda: workers)
+    monkeypatch.setattr("ppl_sgp.statistics.side_by_side.cores", lambda: workers)
     message = r"feature 1 of CallableBasis is nan at row 17 of `X`, \[-1.0\]"
     remedy = r"first 15 rows.*update\(X\[15:\], y\[15:\]\)"
     with pytest.raises(sgp.ChunkError, match=f"^sufficient_statistics: {message}.*{remedy}") as caught:

@@ -29,12 +29,13 @@ from .evidence.inducing import inducing_evidence, inducing_upper_bound
 from .evidence.inducing_blocks import cluster_rows
 from .evidence.weight_posterior import weight_posterior
 from .expansion.compressed_likelihood import CompressedLikelihood
-from .inference.augmented_gibbs import AugmentedGibbs, GibbsRows
+from .inference.augmented_gibbs import AugmentedGibbs
 from .inference.augmented_rows import AugmentedRows, augmented_rows
 from .inference.compress_likelihood import compress_likelihood
 from .inference.continuation import continue_with
 from .inference.evidence_fit import EvidenceFit, fit_evidence
 from .inference.gibbs import StatisticsGibbs
+from .inference.gibbs_rows import GibbsRows
 from .inference.inducing_fit import InducingFit, fit_inducing
 from .inference.inducing_points import InducingPoints, select_inducing_points
 from .inference.latent_rows import LatentRows, latent_rows

@@ -1,8 +1,8 @@
 """Latent variables given which likelihoods are Gaussian in their predictors, drawn given the predictors.
 
-``p(y | η) = ∫ c(ω, y) exp(κη − ½ωη²) p(ω) dω``: given ω a row is one of Gaussian noise of precision ω, with κ = ω times the
-outcome it would have. Logistic likelihoods with total b and κ = y − b/2 have ``ω | η ~ PG(b, η)`` (Polson, Scott & Windle
-2013); scale mixtures of normals (Andrews & Mallows 1974) have a closed form each.
+``p(y | η) = ∫ c(ω, y) exp(κη − ½ωη²) p(ω) dω``: given ω a row is one of Gaussian noise of precision ω, with κ = ω times
+the outcome it would have. Logistic likelihoods with total b and κ = y − b/2 have ``ω | η ~ PG(b, η)`` (Polson, Scott &
+Windle 2013); scale mixtures of normals (Andrews & Mallows 1974) have a closed form each.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Gibbs sampling of hyperparameters with the weights marginalised, and of what makes rows of any likelihood Gaussian."""
+"""Gibbs sampling of hyperparameters with weights marginalised, and of what makes rows of any likelihood Gaussian."""
 
 from __future__ import annotations
 
-import abc
 from typing import Any, NamedTuple
 
 import jax
@@ -11,53 +10,9 @@ from numpyro.infer.hmc import HMC
 from numpyro.infer.mcmc import MCMCKernel
 from numpyro.util import is_prng_key
 
-from .._internal import checks
 from ..evidence.weight_posterior import posterior_factors
-from ..priors import WeightPrior
-from ..sites.sparse_gp import SparseGP
-from ..sites.tracing import is_latent, observed_sites, trace_at
-from ..statistics.statistics import SufficientStatistics
-
-#: The site of the weights among the draws.
-WEIGHTS = "weights"
-
-
-class Sweep(NamedTuple):
-    """What a sweep knows when it comes to the rows: the model at the hyperparameters just drawn.
-
-    :ivar statistics: of the rows as they were.
-    :ivar prior: of the weights.
-    :ivar noise_scale: of the Gaussian rows.
-    :ivar weights: a draw given these, shape (m,).
-    """
-
-    statistics: SufficientStatistics
-    prior: WeightPrior
-    noise_scale: jax.Array
-    weights: jax.Array
-
-
-class GibbsRows(abc.ABC):
-    """Rows of any likelihood with latent variables, given which they are Gaussian: what :class:`AugmentedGibbs` runs on.
-
-    Pytrees; ``latent`` is a pytree of arrays.
-    """
-
-    @abc.abstractmethod
-    def start(self, key: jax.Array) -> Any:
-        """First values of the latent variables."""
-
-    @abc.abstractmethod
-    def statistics(self, latent: Any) -> SufficientStatistics:
-        """Of the Gaussian rows given the latent variables: what the model is given. Usable under ``jit``."""
-
-    @abc.abstractmethod
-    def updated(self, key: jax.Array, latent: Any, sweep: Sweep) -> Any:
-        """Latent variables drawn anew, in a way that leaves their joint posterior with all else as it is."""
-
-    @abc.abstractmethod
-    def recorded(self, latent: Any) -> dict[str, jax.Array]:
-        """Of the latent variables what goes among the draws, by name."""
+from ..sites.tracing import trace_at
+from .gibbs_rows import WEIGHTS, ExplicitWeights, GibbsRows, Sweep, marginal_site, require_constant_priors
 
 
 class AugmentedState(NamedTuple):
@@ -80,8 +35,8 @@ class AugmentedState(NamedTuple):
 class AugmentedGibbs(MCMCKernel):
     """A kernel for ``MCMC`` that draws from the exact posterior of a model whose rows are not Gaussian.
 
-    ``mcmc.run(key, rows)``, with rows from :func:`~ppl_sgp.augmented_rows` or :func:`~ppl_sgp.latent_rows`. The model is
-    an ordinary one of statistics: it is given those of the rows as latent variables make them Gaussian. A sweep:
+    ``mcmc.run(key, rows)``, with rows from :func:`~ppl_sgp.augmented_rows` or :func:`~ppl_sgp.latent_rows`. The model
+    is an ordinary one of statistics: it is given those of the rows as latent variables make them Gaussian. A sweep:
 
     1. hyperparameters by HMC or NUTS given the latent variables, with the *weights marginalised*: the evidence of
        Gaussian rows, O(m³) a gradient or what the statistics' tier says;
@@ -124,9 +79,9 @@ class AugmentedGibbs(MCMCKernel):
         self._inner = inner_kernel
 
     @property
-    def model(self) -> Any:
-        """The model of hyperparameters."""
-        return self._inner.model
+    def model(self) -> ExplicitWeights:
+        """The model of the draws: of the rows, with weights kept."""
+        return ExplicitWeights(self._inner.model)
 
     def init(
         self,
@@ -138,9 +93,7 @@ class AugmentedGibbs(MCMCKernel):
     ) -> AugmentedState:
         """First state: hyperparameters where HMC starts, or at unconstrained ``init_params``."""
         if not is_prng_key(rng_key):
-            raise ValueError(
-                'AugmentedGibbs runs one chain at a time: use `chain_method="sequential"` or "parallel".'
-            )
+            raise ValueError('AugmentedGibbs runs one chain at a time: use `chain_method="sequential"` or "parallel".')
         rows, rest = _split(model_args)
         kwargs = model_kwargs or {}
         rng_key, key_inner, key_start, key_other, key_weights = jax.random.split(rng_key, 5)
@@ -187,42 +140,24 @@ class AugmentedGibbs(MCMCKernel):
 
     def _sweep(self, key: jax.Array, z: Any, arguments: tuple[Any, ...], kwargs: dict[str, Any]) -> Sweep:
         """The observed site at hyperparameters, and weights drawn given it."""
-        site = self._site(self._trace(z, arguments, kwargs))
+        _, site = marginal_site(self._trace(z, arguments, kwargs))
         mean, factor = posterior_factors(site.statistics, site.prior, site.noise_scale)
         noise = jax.random.normal(key, mean.shape, mean.dtype)
         weights = mean + (factor * noise if factor.ndim == 1 else factor @ noise)
-        return Sweep(site.statistics, site.prior, site.noise_scale, weights)
+        return Sweep(site.prior, site.noise_scale, weights)
 
     def _trace(self, z: Any, arguments: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         values = self._inner.get_constrain_fn(arguments, kwargs)(z)
-        return trace_at(lambda statistics: self.model(statistics, *arguments[1:], **kwargs), arguments[0], values)
-
-    @staticmethod
-    def _site(trace: dict[str, Any]) -> SparseGP:
-        sites = observed_sites(trace)
-        if len(sites) != 1 or not isinstance(next(iter(sites.values())), SparseGP):
-            raise ValueError(
-                "AugmentedGibbs: the model must have one site made by `sgp.observe`, with the weights marginalised; it "
-                f"has {({name: type(site).__name__ for name, site in sites.items()}) or 'none'}."
-            )
-        return next(iter(sites.values()))
+        model = self._inner.model
+        return trace_at(lambda statistics: model(statistics, *arguments[1:], **kwargs), arguments[0], values)
 
     def _check_model(self, z: Any, arguments: Any, others: Any, kwargs: dict[str, Any], recorded: Any) -> None:
         """Refuse names that are there twice, and priors that change with the latent variables."""
         first, second = (self._trace(z, each, kwargs) for each in (arguments, others))
-        self._site(first)
         twice = [name for name in (WEIGHTS, *recorded) if name in first]
         if twice:
-            raise ValueError(f"AugmentedGibbs: draws have sites {twice} already; call those of the model otherwise.")
-        for name, site in first.items():
-            if not is_latent(site):
-                continue
-            densities = [jnp.sum(each[name]["fn"].log_prob(each[name]["value"])) for each in (first, second)]
-            if checks.is_concrete(*densities) and not jnp.allclose(*densities, rtol=1e-4, atol=1e-4):
-                raise ValueError(
-                    f"AugmentedGibbs: the prior of {name!r} depends on sums over the rows, which latent variables "
-                    "change in every sweep. Pass a distribution for it that does not."
-                )
+            raise ValueError(f"AugmentedGibbs: draws have {twice} besides the sites of the model; rename these.")
+        require_constant_priors((first, second))
 
 
 def _split(model_args: tuple[Any, ...]) -> tuple[GibbsRows, tuple[Any, ...]]:

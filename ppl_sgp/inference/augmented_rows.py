@@ -8,18 +8,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._internal import checks
 from .._internal.batching import full_precision
 from .._internal.pytree import pytree_dataclass, rebuild
 from ..bases.basis import Basis
 from ..expansion.compressed_likelihood import Centre, CompressedLikelihood, Record, Units
 from ..likelihoods import Likelihood
 from ..statistics.compressed import Compressed
-from ..statistics.moments import Moments, describe
+from ..statistics.moments import Moments
 from .augmentation import RowGaussians, augmented
-from .augmented_gibbs import GibbsRows, Sweep
-from .slice_sampling import each_in_turn
-
+from .gibbs_rows import GibbsRows, Sweep, checked_rows, prior_of_parameters
 
 #: An expansion that is exact for the rows as they are has no centre, and no passes led to it.
 _NOWHERE = Centre(np.zeros(0), np.zeros((0, 0)))
@@ -41,26 +38,25 @@ class Augmentation(NamedTuple):
 class AugmentedRows(GibbsRows):
     """Rows in memory, with their features; made by :func:`augmented_rows`.
 
-    :param basis: the basis.
+    :param template: the rows at some values of the latent variables.
     :param features: Φ, shape (n, m).
     :param y: outcomes, as the likelihood has them.
     :param offset: known parts of the predictors, shape (n,).
-    :param likelihood: the likelihood.
-    :param prior_loc: prior means of its free parameters, shape (p,).
+    :param prior_loc: prior means of free parameters of the likelihood, shape (p,).
     :param prior_scale: their prior standard deviations, shape (p,).
-    :param moments: of the inputs; sums over outcomes are those of no rows.
-    :param units: for default priors.
     """
 
-    basis: Basis
+    template: CompressedLikelihood
     features: Any
     y: Any
     offset: Any
-    likelihood: Likelihood
     prior_loc: Any
     prior_scale: Any
-    moments: Moments
-    units: Units
+
+    @property
+    def likelihood(self) -> Likelihood:
+        """The likelihood."""
+        return self.template.likelihood
 
     def start(self, key: jax.Array) -> Augmentation:
         """Drawn given f = 0 and parameters at their prior means."""
@@ -79,7 +75,7 @@ class AugmentedRows(GibbsRows):
             gram, projected = R.T @ R, R.T @ c
         # What ω and y alone say is no function of hyperparameters: rss, like all constants, is left out.
         zero, one = jnp.zeros((), root.dtype), jnp.ones((), root.dtype)
-        moments = self.moments.plain(gram=gram, feature_output=projected, output_products=c @ c)
+        moments = self.template.moments.plain(gram=gram, feature_output=projected, output_products=c @ c)
         compressed = Compressed(
             factor=R,
             projection=jnp.append(c, zero),
@@ -90,36 +86,24 @@ class AugmentedRows(GibbsRows):
             output_defect=None,
             float32_suffices=True,
         )
-        return CompressedLikelihood(
-            self.basis, moments, compressed, self.likelihood, _NOWHERE, None, self.units, _AUGMENTED
-        )
+        return rebuild(CompressedLikelihood, {**vars(self.template), "moments": moments, "compressed": compressed})
 
     def updated(self, key: jax.Array, latent: Augmentation, sweep: Sweep) -> Augmentation:
         """Parameters given weights, with ω integrated out, then ω given both. O(n m)."""
         key_parameters, key_rows = jax.random.split(key)
         with full_precision():
             eta = self._features @ sweep.weights.astype(self._dtype) + jnp.asarray(self.offset, self._dtype)
+        parameters = self._parameters(key_parameters, eta, latent.parameters)
         y = jnp.asarray(self.y, self._dtype)
-
-        def log_likelihood(parameters: jax.Array) -> jax.Array:
-            return jnp.sum(self.likelihood.log_prob(eta, y, parameters))
-
-        prior = (jnp.asarray(part, self._dtype) for part in (self.prior_loc, self.prior_scale))
-        parameters = each_in_turn(key_parameters, latent.parameters, *prior, log_likelihood)
         return Augmentation(augmented(self.likelihood, key_rows, eta, y, parameters), parameters)
 
     def recorded(self, latent: Augmentation) -> dict[str, jax.Array]:
         """Free parameters of the likelihood, in their own units."""
         return self.likelihood.constrained(latent.parameters)
 
-    def with_outcomes(self, y: Any) -> AugmentedRows:
-        """The same rows with other outcomes, which are not checked: for simulation studies."""
-        return rebuild(AugmentedRows, {**vars(self), "y": y})
-
-    @property
-    def num_rows(self) -> int:
-        """The number of rows n."""
-        return self.features.shape[0]
+    def outcomes(self, key: jax.Array, weights: jax.Array, noise_scale: jax.Array, parameters: jax.Array) -> jax.Array:
+        """Outcomes drawn given weights."""
+        return self._drawn(key, self._features @ weights.astype(self._dtype), parameters)
 
     @property
     def _dtype(self) -> Any:
@@ -157,36 +141,21 @@ def augmented_rows(basis: Basis, X: Any, y: Any, likelihood: Likelihood, *, offs
     """
     owner = "augmented_rows"
     Phi, y, offset, description = checked_rows(basis, X, y, likelihood, offset, owner)
-    free = likelihood.free_parameters(y)
-    loc, scale = (np.array([getattr(each, part) for each in free], dtype=np.float64) for part in ("loc", "scale"))
+    loc, scale = prior_of_parameters(likelihood, y)
     m = basis.num_features
-    moments = Moments(np.zeros((m, m)), np.zeros(m), np.float64(0.0), **description)
     curvature = likelihood.derivatives(offset, y, loc).curvature
     units = Units(likelihood.predictor_scale(y), float(np.sum(np.maximum(curvature, 0))))
-    rows = AugmentedRows(basis, Phi, y, offset, likelihood, loc, scale, moments, units)
-    jax.eval_shape(rows.start, jax.random.key(0))  # refuses likelihoods that have no latent variables
-    return rows
-
-
-def checked_rows(
-    basis: Basis, X: Any, y: Any, likelihood: Any, offset: Any, owner: str
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
-    """Features (n, m), outcomes, offsets (n,) and the description of the inputs, of rows that are what they should be.
-
-    :raises ValueError: as :func:`augmented_rows`.
-    """
-    if not isinstance(likelihood, Likelihood) or likelihood.num_latents != 1:
-        raise ValueError(
-            f"{owner}: `likelihood` must be one of `sgp.likelihoods` with one predictor a row, such as "
-            f"`sgp.likelihoods.Bernoulli()`; got {likelihood!r}."
-        )
-    X = checks.finite_inputs(X, basis.input_dim, owner)
-    y = likelihood.check(y, owner=owner)
-    if len(y) != len(X):
-        raise ValueError(f"{owner}: `X` has {len(X)} rows but `y` has {len(y)}; they must match.")
-    offset = np.zeros(len(X)) if offset is None else checks.host_numbers("offset", offset, owner).astype(np.float64)
-    if offset.shape != (len(X),):
-        raise ValueError(f"{owner}: `offset` must have shape ({len(X)},), a number a row; got {offset.shape}.")
-    checks.require_finite("offset", offset, owner)
-    Phi = basis.host_features(X)
-    return Phi, y, offset, describe(X, np.zeros(len(X)), None)
+    empty = rebuild(
+        CompressedLikelihood,
+        {
+            "basis": basis,
+            "moments": Moments(np.zeros((m, m)), np.zeros(m), np.float64(0.0), **description),
+            "likelihood": likelihood,
+            "centre": _NOWHERE,
+            "parameters": None,
+            "units": units,
+            "record": _AUGMENTED,
+        },
+    )
+    rows = AugmentedRows(empty, Phi, y, offset, loc, scale)
+    return rebuild(AugmentedRows, {**vars(rows), "template": rows.statistics(rows.start(jax.random.key(0)))})

@@ -1,13 +1,13 @@
 """Rows of any likelihood through latent outcomes with a nugget, some of which a sweep updates.
 
-Outcomes depend on ``u = f(X) + σε`` alone. Given u the rows are Gaussian, with statistics ``Φᵀu`` and ``uᵀu`` that a change
-of one u changes in O(m) (Evans 2022, section 5.3.5). With orthonormal features over the rows, ``Φ = QR``, and
+Outcomes depend on ``u = f(X) + σε`` alone. Given u the rows are Gaussian, with statistics ``Φᵀu`` and ``uᵀu`` that a
+change of one u changes in O(m) (Evans 2022, section 5.3.5). With orthonormal features over the rows, ``Φ = QR``, and
 ``W = (I + R S⁻¹Rᵀ/σ²)⁻¹``, the precision of u is
 
     Λ = σ⁻²(I − QQᵀ + Q W Qᵀ),     Λ(u − Φμ) = σ⁻²[u − Qc + Q W(c − Rμ)],     c = Qᵀu,
 
-sums of positive semi-definite terms, where ``σ⁻²(1 − φᵀP⁻¹φ)`` of the thesis cancels. Given all others ``uᵢ`` has the prior
-``N(uᵢ − (Λ(u − Φμ))ᵢ/Λᵢᵢ, 1/Λᵢᵢ)`` and the likelihood ``p(yᵢ | uᵢ)``.
+sums of positive semi-definite terms, where ``σ⁻²(1 − φᵀP⁻¹φ)`` of the thesis cancels. Given all others ``uᵢ`` has the
+prior ``N(uᵢ − (Λ(u − Φμ))ᵢ/Λᵢᵢ, 1/Λᵢᵢ)`` and the likelihood ``p(yᵢ | uᵢ)``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from jax.scipy.linalg import solve_triangular
 
 from .._internal import checks
 from .._internal.batching import full_precision
-from .._internal.pytree import pytree_dataclass, rebuild, static
+from .._internal.pytree import pytree_dataclass, static
 from ..bases.basis import Basis
 from ..evidence.joint import dense_factor
 from ..evidence.scaled import cholesky
@@ -31,9 +31,8 @@ from ..priors import WeightPrior
 from ..statistics.compressed import compressed_of
 from ..statistics.moments import Moments
 from ..statistics.statistics import SufficientStatistics, with_compressed
-from .augmented_gibbs import GibbsRows, Sweep
-from .augmented_rows import checked_rows
-from .slice_sampling import each_in_turn, elliptical_slice
+from .gibbs_rows import GibbsRows, Sweep, checked_rows, prior_of_parameters
+from .slice_sampling import elliptical_slice
 
 #: Latent outcomes are updated in blocks of so many, or of m if that is more: precisions within a block are a matrix.
 LEAST_BLOCK = 32
@@ -64,9 +63,9 @@ class LatentRows(GibbsRows):
     :param orthonormal: Q, shape (n, k): ``features = Q R`` with R the factor of the statistics.
     :param y: outcomes, as the likelihood has them.
     :param offset: known parts of the predictors, shape (n,).
-    :param likelihood: the likelihood of y given ``u + offset``.
-    :param prior_loc: prior means of its free parameters, shape (p,).
+    :param prior_loc: prior means of free parameters of the likelihood, shape (p,).
     :param prior_scale: their prior standard deviations, shape (p,).
+    :param given_values: the likelihood of y given ``u + offset``.
     :param num_updates: latent outcomes updated in a sweep.
     """
 
@@ -74,23 +73,18 @@ class LatentRows(GibbsRows):
     orthonormal: Any
     y: Any
     offset: Any
-    likelihood: Likelihood
     prior_loc: Any
     prior_scale: Any
+    given_values: Likelihood
     num_updates: int = static()
 
     @property
-    def num_rows(self) -> int:
-        """The number of rows n."""
-        return self.orthonormal.shape[0]
-
-    @property
-    def basis(self) -> Basis:
-        """The basis of the weights among the draws."""
-        return self.template.basis
+    def likelihood(self) -> Likelihood:
+        """The likelihood of y given ``u + offset``."""
+        return self.given_values
 
     def start(self, key: jax.Array) -> Latents:
-        """Around what the likelihood makes of the outcomes alone, with a spread: hyperparameters fit to what is there."""
+        """What outcomes alone say, with a spread: noise would be driven to zero by values without any."""
         dtype = jnp.result_type(float)
         values = self.likelihood.start(jnp.asarray(self.y, dtype)) - jnp.asarray(self.offset, dtype)
         values = values + self.template.output_scale * jax.random.normal(key, values.shape, dtype)
@@ -114,22 +108,26 @@ class LatentRows(GibbsRows):
         steps = (np.arange(blocks * size, dtype=np.int64) * _stride(n) % n).reshape(blocks, size)
         rows = (jax.random.randint(key_rows, (), 0, n) + jnp.asarray(steps, jnp.int32)) % n
 
-        def block(latent: Latents, arguments: Any) -> tuple[Latents, None]:
+        def block(latent: Latents, arguments: tuple[jax.Array, jax.Array]) -> tuple[Latents, None]:
             return self._block(*arguments, latent, sweep), None
 
         with full_precision():
             latent = jax.lax.scan(block, latent, (jax.random.split(key_blocks, blocks), rows))[0]
-        if len(self.prior_loc):
-            latent = latent._replace(parameters=self._parameters(key_parameters, latent))
-        return latent
+        eta = latent.values + jnp.asarray(self.offset, latent.values.dtype)
+        return latent._replace(parameters=self._parameters(key_parameters, eta, latent.parameters))
 
     def recorded(self, latent: Latents) -> dict[str, jax.Array]:
         """Free parameters of the likelihood, in their own units."""
         return self.likelihood.constrained(latent.parameters)
 
-    def with_outcomes(self, y: Any) -> LatentRows:
-        """The same rows with other outcomes, which are not checked: for simulation studies."""
-        return rebuild(LatentRows, {**vars(self), "y": y})
+    def outcomes(self, key: jax.Array, weights: jax.Array, noise_scale: jax.Array, parameters: jax.Array) -> jax.Array:
+        """Outcomes drawn given weights."""
+        key_values, key_outcomes = jax.random.split(key)
+        factor = dense_factor(self.template, weights.dtype)
+        with full_precision():
+            f = jnp.asarray(self.orthonormal, weights.dtype) @ (factor @ weights)
+        noise = noise_scale * jax.random.normal(key_values, f.shape, f.dtype)
+        return self._drawn(key_outcomes, f + noise, parameters)
 
     def _latents(self, values: jax.Array, parameters: jax.Array) -> Latents:
         with full_precision():
@@ -186,14 +184,6 @@ class LatentRows(GibbsRows):
             back = solve_triangular(L, projected - R @ mean, lower=True) @ half
         return jnp.eye(len(Q), dtype=Q.dtype) - Q @ Q.T + within, values - Q @ projected + back
 
-    def _parameters(self, key: jax.Array, latent: Latents) -> jax.Array:
-        dtype = latent.values.dtype
-        eta, y = latent.values + jnp.asarray(self.offset, dtype), jnp.asarray(self.y, dtype)
-        prior = (jnp.asarray(part, dtype) for part in (self.prior_loc, self.prior_scale))
-        return each_in_turn(
-            key, latent.parameters, *prior, lambda parameters: jnp.sum(self.likelihood.log_prob(eta, y, parameters))
-        )
-
 
 def latent_rows(
     basis: Basis,
@@ -208,8 +198,8 @@ def latent_rows(
     """Rows for :class:`~ppl_sgp.AugmentedGibbs`, of any likelihood: outcomes depend on f through a noisy latent value.
 
     The model is one of Gaussian data, ``u = f(X) + noise``, with its ``noise_scale``; y depends on u. The noise is part
-    of the model, a *nugget*: overdispersion of counts; of a threshold (``P(y = 1) = 1{u > 0}``) the probit. Keep it away
-    from zero: the smaller it is, the less each latent value can move given all others. Hyperparameters see u alone, at
+    of the model, a *nugget*: overdispersion of counts; of a threshold (``P(y = 1) = 1{u > 0}``) the probit. Keep it
+    away from zero: the smaller it is, the less each latent value can move given all others. Hyperparameters see u alone, at
     the cost of Gaussian data, independent of n; a sweep updates ``num_updates`` of the n latent values, O(m²) each,
     with weights integrated out (Evans 2022, section 5.3.5). The fewer, the slower chains mix: see the guide.
 
@@ -245,11 +235,11 @@ def latent_rows(
     if rotate is not None:
         R, count = statistics.compressed.factor, len(statistics.compressed.factor)
         statistics = statistics.rotate(rotate)
-        turned, upper = np.linalg.qr(R @ np.asarray(statistics.basis.rotation)[:, :count])
+        rotation = np.asarray(statistics.basis.rotation)  # type: ignore[attr-defined]
+        # In descending order of norms; where these are rounding any orthonormal columns will do.
+        turned, upper = np.linalg.qr(R @ rotation[:, :count])
         Q = np.concatenate([Q @ (turned * np.where(np.diag(upper) < 0, -1, 1)), np.zeros((n, m - count))], axis=1)
-    free = likelihood.free_parameters(y)
-    loc, spread = (np.array([getattr(each, part) for each in free], dtype=np.float64) for part in ("loc", "scale"))
-    return LatentRows(statistics, Q, y, offset, likelihood, loc, spread, num_updates)
+    return LatentRows(statistics, Q, y, offset, *prior_of_parameters(likelihood, y), likelihood, num_updates)
 
 
 def orthonormalised(

@@ -6,8 +6,8 @@ cumulants at z = 0, tilted by z as they are, so that ω is an exact draw of a la
 
     E exp(−ωη²/2) = cosh(η/2)⁻ᵇ exp(−b δ(η)),   0 ≤ δ(η) < 1e-9 for |η| ≤ 10, 3e-7 for 20, 6e-6 for 30.
 
-A Gibbs sampler that draws ω so has an exact posterior as its limit, that of log likelihoods changed by ``b δ(η)`` nats a
-row: below what float64 makes of a sum over the rows, where predictors are within ±10.
+A Gibbs sampler that draws ω so draws from the exact posterior of log likelihoods that are changed by ``b δ(η)`` nats a
+row: far below what any number of draws can show.
 """
 
 from __future__ import annotations

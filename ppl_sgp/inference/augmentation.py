@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from ..likelihoods import Bernoulli, Likelihood
+from ..likelihoods import AsymmetricLaplace, Bernoulli, Binomial, Likelihood, NegativeBinomial, StudentT
 from .polya_gamma import polya_gamma
 
 
@@ -51,15 +51,44 @@ def _(likelihood: Bernoulli, key: jax.Array, eta: jax.Array, y: jax.Array, param
     return _logistic(key, eta, y, 1)
 
 
-def _logistic(key: jax.Array, eta: jax.Array, successes: jax.Array, total: Any) -> RowGaussians:
-    """Of ``exp(yη)/(1 + exp(η))ᵇ``."""
-    return RowGaussians(polya_gamma(key, total, eta), successes - 0.5 * total)
+@augmented.register
+def _(likelihood: Binomial, key: jax.Array, eta: jax.Array, y: jax.Array, parameters: Any) -> RowGaussians:
+    return _logistic(key, eta, y[:, 0], y[:, 1])
 
 
-def _scale_mixture(weight: jax.Array, y: jax.Array, scale: jax.Array) -> RowGaussians:
-    """Of normal noise with variance ``scale²/weight``."""
-    precision = weight / scale**2
+@augmented.register
+def _(likelihood: NegativeBinomial, key: jax.Array, eta: jax.Array, y: jax.Array, parameters: Any) -> RowGaussians:
+    """Log odds are ``η − log r`` for a concentration r."""
+    (log_r,) = likelihood.logarithms(parameters, eta.dtype)
+    precision, information = _logistic(key, eta - log_r, y, y + jnp.exp(log_r))
+    return RowGaussians(precision, information + precision * log_r)
+
+
+def _logistic(key: jax.Array, log_odds: jax.Array, successes: jax.Array, total: Any) -> RowGaussians:
+    """Of ``exp(yη)/(1 + exp(η))ᵇ``, in the log odds η."""
+    return RowGaussians(polya_gamma(key, total, log_odds), successes - 0.5 * total)
+
+
+@augmented.register
+def _(likelihood: StudentT, key: jax.Array, eta: jax.Array, y: jax.Array, parameters: Any) -> RowGaussians:
+    """Normal noise of variance ``scale²/g`` with ``g ~ Gamma(ν/2, ν/2)``."""
+    log_scale, log_nu = likelihood.logarithms(parameters, eta.dtype)
+    nu, z = jnp.exp(log_nu), (y - eta) * jnp.exp(-log_scale)
+    shape = jnp.broadcast_to(0.5 * (nu + 1), eta.shape)
+    precision = jax.random.gamma(key, shape) / (0.5 * (nu + z**2)) * jnp.exp(-2 * log_scale)
     return RowGaussians(precision, precision * y)
+
+
+@augmented.register
+def _(likelihood: AsymmetricLaplace, key: jax.Array, eta: jax.Array, y: jax.Array, parameters: Any) -> RowGaussians:
+    """``y − η = s[(1 − 2q)v + (2q(1 − q)v)^½ε]/(q(1 − q))``, v ~ Exp(1), at a quantile q (Kozumi & Kobayashi 2011).
+
+    The precision is ``1/(4s²)`` times an inverse Gaussian variable of mean ``2s/|y − η|`` and shape 1, whatever q.
+    """
+    (log_scale,) = likelihood.logarithms(parameters, eta.dtype)
+    rate = 0.5 * jnp.exp(-log_scale)
+    precision = inverse_gaussian(key, jnp.abs(y - eta) * rate) * rate**2
+    return RowGaussians(precision, precision * y - (1 - 2 * likelihood.quantile) * rate)
 
 
 def inverse_gaussian(key: jax.Array, inverse_mean: jax.Array) -> jax.Array:

@@ -117,8 +117,10 @@ class AugmentedRows(GibbsRows):
 def augmented_rows(basis: Basis, X: Any, y: Any, likelihood: Likelihood, *, offset: Any = None) -> AugmentedRows:
     """Rows for :class:`~ppl_sgp.AugmentedGibbs`, made Gaussian by one latent variable each: no approximation.
 
-    Of these likelihoods: Bernoulli (``link="logit"``). Each sweep is one pass over the rows, O(n m²), and all of them
-    are kept in memory, with their features: (n, m) numbers. For many rows compress the likelihood instead.
+    Logistic likelihoods (Bernoulli with ``link="logit"``, binomial, negative binomial) and scale mixtures of normals
+    (Student's t, asymmetric Laplace), whose free parameters are drawn as well. Each sweep is one pass over the rows,
+    O(n m²), and all of them are kept in memory, with their features: (n, m) numbers. For many rows compress the
+    likelihood instead.
 
     Pólya-Gamma variables are drawn to within 1e-9 nats a row of the exact log likelihood for predictors within ±10,
     and 3e-7 within ±20 (see ``ppl_sgp.inference.polya_gamma``); those of scale mixtures are exact.

@@ -150,7 +150,8 @@ class ExplicitWeights(EqualByValue):
         name, site = marginal_site(trace)
         prior = site.prior.sized(rows.template.num_weights)
         weights = numpyro.sample(WEIGHTS, prior.distribution())
-        observed = CompressedNormal(site.statistics, weights, site.noise_scale)
+        noise_scale = site.noise_scale if site.statistics.has_noise else None
+        observed = CompressedNormal(site.statistics, weights, noise_scale)
         numpyro.sample(name, observed, obs=observed.observed)
 
 

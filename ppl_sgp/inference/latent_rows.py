@@ -106,7 +106,7 @@ class LatentRows(GibbsRows):
         size = -(-self.num_updates // blocks)
         # In 64 bits on the host: products of many rows and a stride overflow JAX's integers.
         steps = (np.arange(blocks * size, dtype=np.int64) * _stride(n) % n).reshape(blocks, size)
-        rows = (jax.random.randint(key_rows, (), 0, n) + jnp.asarray(steps, jnp.int32)) % n
+        rows = (jax.random.randint(key_rows, (), 0, n, jnp.int32) + jnp.asarray(steps, jnp.int32)) % n
 
         def block(latent: Latents, arguments: tuple[jax.Array, jax.Array]) -> tuple[Latents, None]:
             return self._block(*arguments, latent, sweep), None
@@ -199,9 +199,9 @@ def latent_rows(
 
     The model is one of Gaussian data, ``u = f(X) + noise``, with its ``noise_scale``; y depends on u. The noise is part
     of the model, a *nugget*: overdispersion of counts; of a threshold (``P(y = 1) = 1{u > 0}``) the probit. Keep it
-    away from zero: the smaller it is, the less each latent value can move given all others. Hyperparameters see u alone, at
-    the cost of Gaussian data, independent of n; a sweep updates ``num_updates`` of the n latent values, O(m²) each,
-    with weights integrated out (Evans 2022, section 5.3.5). The fewer, the slower chains mix: see the guide.
+    away from zero: the smaller it is, the less each latent value can move given all others. Hyperparameters see u
+    alone, at the cost of Gaussian data, independent of n; a sweep updates ``num_updates`` of the n latent values, O(m²)
+    each, with weights integrated out (Evans 2022, section 5.3.5). The fewer, the slower chains mix: see the guide.
 
     :param basis: the frozen basis.
     :param X: inputs, shape (n, d). Features take (n, m) numbers; set-up takes O(n m²).

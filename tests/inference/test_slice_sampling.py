@@ -38,7 +38,7 @@ def test_normal_prior_and_likelihood(chain):
 
 
 def test_one_after_the_other_whatever_the_spreads(chain):
-    """Two correlated entries, one known a hundred times better than the other. Where it is NaN the likelihood is zero."""
+    """Two correlated entries, one known a hundred times better than the other; zero where it is NaN."""
 
     def log_likelihood(x):
         inside = -0.5 * ((x[0] + 0.01 * x[1]) / 0.01) ** 2
@@ -56,5 +56,6 @@ def test_one_after_the_other_whatever_the_spreads(chain):
 
 
 def test_a_likelihood_of_zero_everywhere_keeps_the_value_and_ends():
-    value = elliptical_slice(jax.random.key(0), jnp.asarray(0.3), 0.0, 1.0, lambda x: jnp.where(x == 0.3, 0.0, -jnp.inf))
+    start = jnp.asarray(0.3)
+    value = elliptical_slice(jax.random.key(0), start, 0.0, 1.0, lambda x: jnp.where(x == start, 0.0, -jnp.inf))
     assert float(value) == pytest.approx(0.3, abs=1e-6)

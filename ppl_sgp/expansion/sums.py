@@ -15,7 +15,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._internal.pytree import pytree_dataclass
-from ..likelihoods.expected import averaged_joint
 from ..likelihoods.likelihood import Likelihood
 from ..statistics.moments import join_descriptions
 
@@ -187,7 +186,7 @@ def _of_rows(
         found = (
             likelihood.joint_derivatives(mean, y, parameters)
             if covariance is None
-            else averaged_joint(likelihood, mean, covariance, y, parameters)
+            else likelihood.averaged_joint(mean, covariance, y, parameters)
         )
     elif covariance is None:
         found = likelihood.derivatives(mean, y, parameters)

@@ -8,10 +8,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
-from jax.scipy.special import erfcx, log_ndtr, ndtr
+from jax.scipy.special import ndtr
 
 from .._internal.pytree import pytree_dataclass, static
 from .likelihood import Derivatives, Likelihood, checked_columns, require_rows
+from .normal_tails import excess, hazard, log_cdf
 
 LINKS = ("logit", "probit")
 
@@ -43,7 +44,7 @@ class Bernoulli(Likelihood):
         """Log probability of each row's class."""
         eta, (y,) = self.aligned(eta, y)
         towards = (2 * y - 1) * eta
-        return jax.nn.log_sigmoid(towards) if self.link == "logit" else log_ndtr(towards)
+        return jax.nn.log_sigmoid(towards) if self.link == "logit" else log_cdf(towards)
 
     def derivatives(self, eta: Any, y: Any, parameters: Any = ()) -> Derivatives:
         """In closed form, with all digits in both tails."""
@@ -53,7 +54,8 @@ class Bernoulli(Likelihood):
         if self.link == "logit":
             missing = jax.nn.sigmoid(-towards)
             return Derivatives(jax.nn.log_sigmoid(towards), sign * missing, missing * jax.nn.sigmoid(towards))
-        return Derivatives(log_ndtr(towards), *_of_probit(sign, towards))
+        h = hazard(towards)
+        return Derivatives(log_cdf(towards), sign * h, h * excess(towards))
 
     def distribution(self, eta: Any, parameters: Any = (), y: Any = None) -> dist.Distribution:
         """Bernoulli of the class."""
@@ -68,15 +70,3 @@ class Bernoulli(Likelihood):
         y = checked_columns(self, y, owner)
         require_rows(lambda block: (block == 0) | (block == 1), y, first_row, "0 or 1", owner)
         return y
-
-
-def _of_probit(sign: jax.Array, towards: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Gradient ``±h`` and curvature ``h(h + z)`` with ``h = φ(z)/Φ(z)``, z being η towards the class."""
-    h = jnp.sqrt(2 / jnp.pi).astype(towards.dtype) / erfcx(-towards * 2**-0.5)
-    # Far on the wrong side h is −z + 1/|z|: its sum with z, which cancels, is a continued fraction.
-    far = towards < -6
-    t = jnp.where(far, -towards, 6)
-    above = t
-    for k in range(30, 1, -1):
-        above = t + k / above
-    return sign * h, jnp.where(far, h / above, h * (h + towards))

@@ -26,16 +26,8 @@ def averaged(likelihood: Any, mean: Any, covariance: Any, y: Any, parameters: An
 
 
 def averaged_joint(likelihood: Any, mean: Any, covariance: Any, y: Any, parameters: Any) -> Any:
-    """Averages of :meth:`Likelihood.joint_derivatives` over normal predictors, at one value of the parameters.
-
-    Those in the predictors are what :meth:`Likelihood.averaged` has.
-    """
-    joint = _average(likelihood, mean, covariance, lambda eta: likelihood.joint_derivatives(eta, y, parameters))
-    own, K = likelihood.averaged(mean, covariance, y, parameters), likelihood.num_latents
-    rows = own.log_prob.shape
-    gradient = joint.gradient.at[..., :K].set(own.gradient.reshape(*rows, K))
-    curvature = joint.curvature.at[..., :K, :K].set(own.curvature.reshape(*rows, K, K))
-    return type(joint)(own.log_prob, gradient, curvature)
+    """Averages of :meth:`Likelihood.joint_derivatives` over normal predictors, at one value of the parameters."""
+    return _average(likelihood, mean, covariance, lambda eta: likelihood.joint_derivatives(eta, y, parameters))
 
 
 def _average(likelihood: Any, mean: Any, covariance: Any, function: Callable[[jax.Array], Any]) -> Any:

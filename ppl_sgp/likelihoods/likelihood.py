@@ -118,11 +118,10 @@ class Likelihood(abc.ABC):
         :param num_free: of how many parameters, the first ones; default all. With none and one predictor the result has
             the shapes of one predictor.
         """
-        eta = jnp.asarray(eta)
-        parameters = jnp.asarray(parameters, eta.dtype)
+        eta, columns = self.aligned(eta, y)
+        batch, parameters = columns[0].shape, jnp.asarray(parameters, eta.dtype)
         K, p = self.num_latents, len(parameters) if num_free is None else num_free
-        batch = eta.shape if K == 1 else eta.shape[:-1]
-        y = jnp.broadcast_to(jnp.asarray(y, eta.dtype), (*batch, *self.columns_shape)).reshape(-1, *self.columns_shape)
+        y = jnp.stack([column.ravel() for column in columns], axis=-1).reshape(-1, *self.columns_shape)
 
         def row(coordinates, y):
             own = coordinates[0] if K == 1 else coordinates[:K]
@@ -130,11 +129,15 @@ class Likelihood(abc.ABC):
 
         free = jnp.broadcast_to(parameters[:p], (len(y), p))
         coordinates = jnp.concatenate([eta.reshape(-1, K), free], axis=1)
-        gradient = jax.vmap(jax.grad(row))(coordinates, y)
-        curvature = -jax.vmap(jax.hessian(row))(coordinates, y)
-        parts = (jax.vmap(row)(coordinates, y), gradient, curvature)
+
+        def slope(coordinates, y):
+            value, gradient = jax.value_and_grad(row)(coordinates, y)
+            return gradient, (value, gradient)
+
+        hessian, (value, gradient) = jax.vmap(jax.jacfwd(slope, has_aux=True))(coordinates, y)
+        parts = (value, gradient, -hessian)
         if K + p == 1:
-            parts = (parts[0], gradient[:, 0], curvature[:, 0, 0])
+            parts = (value, gradient[:, 0], -hessian[:, 0, 0])
         return Derivatives(*(part.reshape(*batch, *part.shape[1:]) for part in parts))
 
     def averaged(self, mean: Any, covariance: Any, y: Any, parameters: Any = ()) -> Derivatives:
@@ -144,6 +147,20 @@ class Likelihood(abc.ABC):
         :param covariance: their variances (...), or covariances (..., K, K).
         """
         return expected.averaged(self, mean, covariance, y, parameters)
+
+    def averaged_joint(self, mean: Any, covariance: Any, y: Any, parameters: Any) -> Derivatives:
+        """Averages of :meth:`joint_derivatives` over normal predictors, at one value of the parameters."""
+        kind = type(self)
+        by_jax = kind.derivatives is Likelihood.derivatives and kind.averaged is Likelihood.averaged
+        joint = expected.averaged_joint(self, mean, covariance, y, parameters)
+        return joint if by_jax else self._with_own(joint, self.averaged(mean, covariance, y, parameters))
+
+    def _with_own(self, joint: Derivatives, own: Derivatives) -> Derivatives:
+        """Derivatives with those in the predictors replaced."""
+        K, rows = self.num_latents, own.log_prob.shape
+        gradient = joint.gradient.at[..., :K].set(own.gradient.reshape(*rows, K))
+        curvature = joint.curvature.at[..., :K, :K].set(own.curvature.reshape(*rows, K, K))
+        return Derivatives(own.log_prob, gradient, curvature)
 
     def start(self, y: Any) -> jax.Array:
         """Predictors (...) or (..., K), from the outcome alone, where Newton's method begins."""

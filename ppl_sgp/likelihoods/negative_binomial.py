@@ -1,0 +1,77 @@
+"""Counts that vary more than those of a Poisson distribution."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+from jax.scipy.special import gammaln
+
+from .._internal.pytree import pytree_dataclass, static
+from .likelihood import Derivatives, checked_columns, require_rows
+from .positive import PositiveParameters
+
+
+@pytree_dataclass
+class NegativeBinomial(PositiveParameters):
+    """Counts of mean ``μ = exp(η)`` and variance ``μ + μ²/concentration``. Exposure enters as an offset.
+
+    :param concentration: a positive number to hold fixed, or ``dist.LogNormal``; by default free under a log-normal
+        prior of median 3 and log sd 1.5.
+    :raises ValueError: for anything else.
+
+    .. doctest::
+
+        >>> import ppl_sgp as sgp
+        >>> sgp.likelihoods.NegativeBinomial().parameter_names, sgp.likelihoods.NegativeBinomial(2.0).parameter_names
+        (('concentration',), ())
+    """
+
+    concentration: Any = static(default=None)
+
+    positive = ("concentration",)
+    takes_exposure = True
+    is_log_concave = True
+
+    def default_priors(self, y: np.ndarray) -> dict[str, tuple[float, float]]:
+        """Weakly informative: the counts vary from little more to several times more than Poisson ones."""
+        return {"concentration": (np.log(3.0), 1.5)}
+
+    def log_prob(self, eta: Any, y: Any, parameters: Any = ()) -> jax.Array:
+        """Log probability of each count."""
+        eta, (y,) = self.aligned(eta, y)
+        (log_r,) = self.logarithms(parameters, eta.dtype)
+        r, t = jnp.exp(log_r), eta - log_r
+        return gammaln(y + r) - gammaln(r) - gammaln(y + 1) + y * t - (y + r) * jax.nn.softplus(t)
+
+    def derivatives(self, eta: Any, y: Any, parameters: Any = ()) -> Derivatives:
+        """In closed form."""
+        eta, (y,) = self.aligned(eta, y)
+        (log_r,) = self.logarithms(parameters, eta.dtype)
+        r, t = jnp.exp(log_r), eta - log_r
+        p, q = jax.nn.sigmoid(t), jax.nn.sigmoid(-t)
+        return Derivatives(self.log_prob(eta, y, parameters), y * q - r * p, (y + r) * p * q)
+
+    def distribution(self, eta: Any, parameters: Any = (), y: Any = None) -> dist.Distribution:
+        """Negative binomial of the count."""
+        eta = jnp.asarray(eta)
+        (log_r,) = self.logarithms(parameters, eta.dtype)
+        return dist.NegativeBinomial2(jnp.exp(eta), jnp.exp(log_r))
+
+    def mean(self, eta: Any, parameters: Any = (), y: Any = None) -> jax.Array:
+        """The rate."""
+        return jnp.exp(jnp.asarray(eta))
+
+    def start(self, y: Any) -> jax.Array:
+        """Log of a little more than the count."""
+        return jnp.log(jnp.asarray(y) + 0.5)
+
+    def check(self, y: Any, first_row: int = 0, owner: str = "compress_likelihood") -> np.ndarray:
+        """Whole numbers of at least zero."""
+        y = checked_columns(self, y, owner)
+        wanted = "whole numbers of at least 0"
+        require_rows(lambda b: (b >= 0) & np.isfinite(b) & (b == np.floor(b)), y, first_row, wanted, owner)
+        return y

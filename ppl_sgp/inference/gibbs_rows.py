@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -13,7 +14,6 @@ import numpyro
 from numpyro import handlers
 
 from .._internal import checks
-from .._internal.by_value import EqualByValue
 from .._internal.pytree import rebuild
 from ..bases.basis import Basis
 from ..likelihoods import Likelihood
@@ -131,7 +131,8 @@ def marginal_site(trace: dict[str, Any]) -> tuple[str, SparseGP]:
     return name, site
 
 
-class ExplicitWeights(EqualByValue):
+@dataclasses.dataclass(frozen=True)
+class ExplicitWeights:
     """A model of statistics as one of rows that keeps its weights, the model of the draws of :class:`AugmentedGibbs`.
 
     Its sites are those of the model, and ``weights``. What follows from draws takes it for a model of Gaussian rows
@@ -140,8 +141,7 @@ class ExplicitWeights(EqualByValue):
     :param model: of statistics, observed once by :func:`~ppl_sgp.observe`.
     """
 
-    def __init__(self, model: Callable[..., Any]) -> None:
-        self.model = model
+    model: Callable[..., Any]
 
     def __call__(self, rows: GibbsRows, *rest: Any, **kwargs: Any) -> None:
         """Sample hyperparameters and weights, and observe."""

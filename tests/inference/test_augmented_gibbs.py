@@ -153,7 +153,7 @@ def test_joint_distribution(make):
                 y = rows._drawn(key_y, state.latent.values, state.latent.parameters)
             return (state, y), (state.z, y)
 
-        return jax.lax.scan(step, (state, jnp.asarray(rows.y)), jax.random.split(key, 2500))[1]
+        return jax.lax.scan(step, (state, jnp.asarray(rows.y)), jax.random.split(key, 2000))[1]
 
     z, y = jax.jit(run)(jax.random.key(0))
     z = {name: np.asarray(values, np.float64)[None, 200:] for name, values in z.items()}

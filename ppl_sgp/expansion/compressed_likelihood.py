@@ -58,25 +58,29 @@ class ParameterPosterior:
         """Their number p."""
         return self.factor.shape[-1]
 
-    def mean(self, weights: Any) -> Any:
+    def mean(self, weights: Any) -> jax.Array:
         """Means (..., p) given weights (..., K·m)."""
-        return self.loc + weights @ self.slope.T
+        w = jnp.asarray(weights)
+        with full_precision():
+            moved = w @ jnp.asarray(self.slope, w.dtype).T
+        return jnp.broadcast_to(jnp.asarray(self.loc, w.dtype), moved.shape) + moved
 
     def sample(self, key: jax.Array, weights: Any) -> jax.Array:
         """A draw (..., p) for each of the weights (..., K·m)."""
-        mean = jnp.asarray(self.mean(jnp.asarray(weights)))
-        factor = jnp.asarray(self.factor, mean.dtype)
-        return mean + jax.random.normal(key, mean.shape, mean.dtype) @ factor.T
+        mean = self.mean(weights)
+        return mean + jax.random.normal(key, mean.shape, mean.dtype) @ jnp.asarray(self.factor, mean.dtype).T
 
     def log_ratio(self, weights: Any, parameters: Any) -> jax.Array:
         """``log p(λ | w, rows) − log p(λ)``: what rows say of the parameters given the weights, shape (...)."""
-        distance = jnp.asarray(parameters) - jnp.asarray(self.mean(weights))
-        factor = jnp.asarray(self.factor, distance.dtype)
-        z = solve_triangular(factor, distance.reshape(-1, self.num_parameters).T, lower=True)
-        u = (parameters - self.prior_loc) / self.prior_scale
-        log_scales = jnp.sum(jnp.log(jnp.diagonal(factor))) - jnp.sum(jnp.log(jnp.asarray(self.prior_scale)))
-        squares = jnp.sum(z**2, axis=0).reshape(u.shape[:-1]) - jnp.sum(u**2, axis=-1)
-        return -0.5 * squares - log_scales
+        mean = self.mean(weights)
+        shape = jnp.broadcast_shapes(mean.shape, jnp.shape(parameters))
+        given = jnp.broadcast_to(jnp.asarray(parameters, mean.dtype), shape).reshape(-1, self.num_parameters).T
+        factor = jnp.asarray(self.factor, mean.dtype)
+        loc, scale = (jnp.asarray(array, mean.dtype)[:, None] for array in (self.prior_loc, self.prior_scale))
+        z = solve_triangular(factor, given - jnp.broadcast_to(mean, shape).reshape(-1, len(factor)).T, lower=True)
+        u = (given - loc) / scale
+        log_scales = jnp.sum(jnp.log(jnp.diagonal(factor))) - jnp.sum(jnp.log(scale))
+        return (-0.5 * (jnp.sum(z**2, axis=0) - jnp.sum(u**2, axis=0)) - log_scales).reshape(shape[:-1])
 
 
 @pytree_dataclass

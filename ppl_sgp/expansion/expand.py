@@ -114,17 +114,18 @@ class Expansion:
         if not np.isfinite(state.objective):
             state = newton.at(np.zeros_like(u), np.eye(len(u)) if averaged else None)
         _require_finite(state.objective)
+        before = len(self._passes)
         state, step, short = newton.climb(state, averaged, most_passes)
         if short:
             return state, True, f"the next step would be {step.length:.2g} standard deviations of the posterior"
-        made = sum(1 for each in self._passes if each[0] == self._scan.num_rows)
-        limit = f"after {made} passes the next step would still be {step.length:.2g} standard deviations"
+        made = len(self._passes) - before
+        limit = f"after {made} passes over all rows the next step would still be {step.length:.2g} standard deviations"
         return state, False, limit
 
     def _on_some(self, reference: Reference) -> tuple[np.ndarray, np.ndarray]:
         """A point, and the factor of the precision, for a pass over all rows, from passes over some."""
         n, likelihood = self._scan.num_rows, self.source.likelihood
-        counts = [count for count in (self._first, GROWTH * self._first) if 2 * count < n] or [min(n, self._first)]
+        counts = [count for count in (self._first, GROWTH * self._first) if 4 * count < n] or [min(n, self._first)]
         found: tuple[np.ndarray, np.ndarray] | None = None
         for count, following in zip(counts, [*counts[1:], n], strict=True):
             rows = self._scan.some.take(slice(count))

@@ -18,7 +18,7 @@ from ..likelihoods.likelihood import Likelihood
 from .sums import Point, Sums
 
 #: A Newton step is short if it is less than this many standard deviations of the posterior, all weights together.
-SHORT_STEP = 0.05
+SHORT_STEP = 0.1
 #: Halvings of a step before it is given up.
 MOST_HALVINGS = 30
 #: Share of the objective, and nats, that count as rounding where it falls.
@@ -113,9 +113,13 @@ def positive_factor(precision: np.ndarray) -> np.ndarray:
         return np.linalg.cholesky(precision)
     except np.linalg.LinAlgError:
         values, vectors = np.linalg.eigh(precision)
-        root = vectors * np.sqrt(np.maximum(np.abs(values), 1e-8 * np.abs(values).max()))
-        upper: np.ndarray = np.linalg.qr(root.T, mode="r")  # type: ignore[assignment]
-        return (upper * np.where(np.diag(upper) < 0, -1.0, 1.0)[:, None]).T
+        return lower_factor(vectors * np.sqrt(np.maximum(np.abs(values), 1e-8 * np.abs(values).max())))
+
+
+def lower_factor(root: np.ndarray) -> np.ndarray:
+    """The lower triangular L, of positive diagonal, with the same ``LLᵀ`` as ``root rootᵀ``."""
+    upper: np.ndarray = np.linalg.qr(root.T, mode="r")  # type: ignore[assignment]
+    return (upper * np.where(np.diag(upper) < 0, -1.0, 1.0)[:, None]).T
 
 
 class Newton:

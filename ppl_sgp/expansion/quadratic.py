@@ -9,7 +9,7 @@ from scipy.linalg import cho_solve, solve_triangular
 
 from ..likelihoods.likelihood import Likelihood
 from .compressed_likelihood import ParameterPosterior
-from .newton import Reference, State, point_at, positive_factor
+from .newton import Reference, State, lower_factor, point_at, positive_factor
 from .sums import Point, Sums
 
 
@@ -68,10 +68,9 @@ def integrated(joint: Quadratic, reference: Reference) -> tuple[Quadratic, Param
     centre, gradient = joint.centre[:k], joint.gradient[:k] + slope.T @ pull
     curvature = _without_negative_directions(joint.curvature[:k, :k] + cross.T @ slope)
     # A lower triangular factor of the covariance, that is of the inverse of LLᵀ.
-    inverse = solve_triangular(lower, np.eye(len(lower)), lower=True)
-    root: np.ndarray = np.linalg.qr(inverse, mode="r")  # type: ignore[assignment]
+    root = lower_factor(solve_triangular(lower, np.eye(len(lower)), lower=True).T)
     parameters = ParameterPosterior(
-        loc=joint.centre[k:] + step - slope @ centre, slope=slope, factor=root.T, prior_loc=loc, prior_scale=scale
+        loc=joint.centre[k:] + step - slope @ centre, slope=slope, factor=root, prior_loc=loc, prior_scale=scale
     )
     return Quadratic(centre, float(value), gradient, curvature), parameters
 

@@ -21,6 +21,8 @@ from ..statistics.moments import join_descriptions
 #: Least curvature of a row, in units of its squared gradient: where rows are saturated on the wrong side, their pull
 #: stays within what the curvature spans. A row at its mode within its own uncertainty has one.
 LEAST_CURVATURE = 1e-10
+#: Columns of a covariance's factor are multiplied in so many parts.
+PANELS = 4
 
 
 class Point(NamedTuple):
@@ -75,6 +77,10 @@ class RunningSums:
         self._p, self.width = len(point.parameters), self._K * num_features + len(point.parameters)
         # Standard deviations of predictors need no more digits, and cost half as much.
         self._factor = None if point.factor is None else point.factor.astype(np.float32)
+        # Independent weights have a triangular factor, of which the zeros are left out, panel by panel.
+        self._is_triangular = point.factor is not None and not np.tril(point.factor, -1).any()
+        width = -(-self._K * num_features // PANELS)
+        self._panels = [slice(start, start + width) for start in range(0, self._K * num_features, width)]
         self._total: Sums | None = None
 
     def memory(self) -> np.ndarray:
@@ -102,9 +108,16 @@ class RunningSums:
             mean += offset.reshape(len(Phi), -1)
         if self._factor is None:
             return mean, None
-        single = Phi.astype(np.float32)
-        roots = np.stack([single @ self._factor[j * m : (j + 1) * m] for j in range(K)], axis=1)
-        return mean, np.einsum("kis,kjs->kij", roots, roots).astype(np.float64)
+        covariance, single = np.zeros((len(Phi), K, K)), Phi.astype(np.float32)
+        for panel in self._panels:
+            ends = min(m, panel.stop) if K == 1 and self._is_triangular else m
+            roots = [single[:, :ends] @ self._factor[j * m : j * m + ends, panel] for j in range(K)]
+            for i in range(K):
+                for j in range(i + 1):
+                    covariance[:, i, j] += np.einsum("kr,kr->k", roots[i], roots[j])
+        for i in range(K):
+            covariance[:, i, i + 1 :] = covariance[:, i + 1 :, i]
+        return mean, covariance
 
     def _gradient(self, Phi: np.ndarray, gradient: np.ndarray) -> np.ndarray:
         K = self._K

@@ -50,13 +50,14 @@ def _average(likelihood: Any, mean: Any, covariance: Any, function: Callable[[ja
             return function(mean + root @ node)
 
     points = jnp.asarray(nodes, mean.dtype), jnp.asarray(weights, mean.dtype)
-    first = jax.tree.map(lambda part: points[1][0] * part, at(points[0][0]))
+    shapes = jax.eval_shape(at, points[0][0])
+    nothing = jax.tree.map(lambda part: jnp.zeros(part.shape, part.dtype), shapes)
 
     def add(total: Any, point: Any) -> tuple[Any, None]:
         node, weight = point
         return jax.tree.map(lambda sum_, part: sum_ + weight * part, total, at(node)), None
 
-    return jax.lax.scan(add, first, (points[0][1:], points[1][1:]))[0]
+    return jax.lax.scan(add, nothing, points)[0]
 
 
 def _jitter(covariance: jax.Array) -> jax.Array:

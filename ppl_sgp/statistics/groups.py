@@ -42,6 +42,8 @@ def stack_statistics(groups: Iterable[SufficientStatistics]) -> SufficientStatis
     first = groups[0]
     for group in groups:
         first.require_alike(group.basis, group.moments)
+        if type(group) is not type(first):
+            raise ValueError("stack_statistics: some groups are compressed likelihoods, others of Gaussian noise.")
     alike = _as_plain(groups) if len({type(group.moments) for group in groups}) > 1 else groups
     rows = max(group.compressed.factor.shape[0] for group in alike)
     suffices = all(group.compressed.float32_suffices for group in alike)

@@ -183,6 +183,8 @@ class SufficientStatistics:
         """Statistics of the rows of both, for one and the same basis. O(m²)."""
         if not isinstance(other, SufficientStatistics):
             return NotImplemented
+        if not other.has_noise:
+            return other + self
         self.require_compatible(other.basis, other.moments)
         return SufficientStatistics(self.basis, self.moments + other.moments)
 

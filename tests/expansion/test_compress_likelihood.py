@@ -1,0 +1,488 @@
+"""Compressed likelihoods against derivatives of all rows at once, averages on grids and brute-force evidences."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+from numpyro.infer.util import log_density
+from scipy.special import logsumexp
+
+import ppl_sgp as sgp
+from tests.expansion import dense
+
+lik = sgp.likelihoods
+N, BERNOULLI = 240, lik.Bernoulli()
+
+
+def laplace(num_features):
+    """Features that vanish at −1.5 and 1.5."""
+    return sgp.LaplaceBasis(num_features, centre=[0.0], boundary=[1.5])
+
+
+@pytest.fixture(scope="module")
+def X():
+    return np.random.default_rng(1).uniform(-1, 1, N)[:, None]
+
+
+@pytest.fixture(scope="module")
+def basis(X):
+    return sgp.stack(laplace(6), sgp.ConstantBasis(1))
+
+
+@pytest.fixture(scope="module")
+def prior(basis):
+    return sgp.DiagonalPrior(np.array([1.5, 1.2, 1.0, 0.7, 0.5, 0.3, 2.0]))
+
+
+@pytest.fixture(scope="module")
+def labels(X):
+    return (np.random.default_rng(2).random(N) < 1 / (1 + np.exp(-1.5 * np.sin(4 * X[:, 0])))).astype(float)
+
+
+@pytest.fixture(scope="module")
+def counts(X):
+    return np.random.default_rng(3).poisson(np.exp(0.5 + np.sin(4 * X[:, 0]))).astype(float)
+
+
+@pytest.fixture(scope="module")
+def classes(X):
+    f = np.sin(4 * X[:, 0])
+    logits = np.stack([f, -f, 0 * f], axis=1) + np.random.default_rng(4).gumbel(size=(N, 3))
+    return np.argmax(logits, axis=1)
+
+
+@pytest.fixture(scope="module")
+def stats(basis, X, labels, prior):
+    return sgp.compress_likelihood(basis, X, labels, lik.Bernoulli(), prior)
+
+
+@pytest.fixture(scope="module")
+def softmax(basis, X, classes, prior):
+    return sgp.compress_likelihood(basis, X, classes, lik.Categorical(3), prior, method="mode")
+
+
+FAMILIES = {"labels": (lik.Bernoulli(), dense.bernoulli), "counts": (lik.Poisson(), dense.poisson)}
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_at_the_mode_it_is_the_second_order_expansion(name, basis, X, prior, request, x64):
+    y, (likelihood, family) = request.getfixturevalue(name), FAMILIES[name]
+    stats = sgp.compress_likelihood(basis, X, y, likelihood, prior, method="mode")
+    Phi, centre = basis.host_features(X), stats.centre.mean
+    log_prob, gradient, curvature = family(Phi @ centre, y)
+    A = (Phi * curvature[:, None]).T @ Phi
+    np.testing.assert_allclose(stats.moments.gram, A, 1e-10, 1e-10)
+    np.testing.assert_allclose(stats.moments.feature_output, Phi.T @ gradient + A @ centre, 1e-9, 1e-9)
+    np.testing.assert_allclose(stats.log_likelihood(centre), log_prob.sum(), 1e-11 if x64 else 1e-5)
+    precision = A + np.diag(1 / np.asarray(prior.variance, dtype=float))
+    step = np.linalg.solve(precision, Phi.T @ gradient - centre / np.asarray(prior.variance, dtype=float))
+    assert np.sqrt(step @ precision @ step) < 0.1  # of a standard deviation of the posterior
+    assert stats.converged and stats.num_rows == N and stats.method == "mode"
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_averaged_it_is_the_average_over_the_gaussian_posterior(name, basis, X, prior, request):
+    y, (likelihood, family) = request.getfixturevalue(name), FAMILIES[name]
+    stats = sgp.compress_likelihood(basis, X, y, likelihood, prior)
+    Phi, centre = basis.host_features(X), stats.centre
+    covariance = centre.factor @ centre.factor.T
+    variance = np.sum((Phi @ centre.factor) ** 2, axis=1)
+    log_prob, gradient, curvature = dense.averaged(family, Phi @ centre.mean, variance, y)
+    A = (Phi * curvature[:, None]).T @ Phi
+    np.testing.assert_allclose(stats.moments.gram, A, 1e-5, 1e-5)  # variances of predictors are in float32
+    np.testing.assert_allclose(stats.moments.feature_output, Phi.T @ gradient + A @ centre.mean, 1e-5, 1e-4)
+    # The variational bound: the fixed point has the covariance (S₀ + A)⁻¹ and no step left.
+    S = np.diag(1 / np.asarray(prior.variance, dtype=float))
+    np.testing.assert_allclose(covariance @ (S + A), np.eye(len(S)), atol=0.02)
+    step = np.linalg.solve(S + A, Phi.T @ gradient - S @ centre.mean)
+    assert np.sqrt(step @ (S + A) @ step) < 0.1
+    m = len(S)
+    divergence = np.trace(S @ covariance) + centre.mean @ S @ centre.mean - m - np.linalg.slogdet(S @ covariance)[1]
+    bound = log_prob.sum() - 0.5 * divergence
+    np.testing.assert_allclose(sgp.log_evidence(stats, prior), bound, atol=2e-3, rtol=2e-6)
+
+
+def test_softmax_couples_the_weights_of_classes(softmax, basis, X, classes, prior, x64):
+    Phi = basis.host_features(X)
+    eta = Phi @ softmax.weights_by_latent(softmax.centre.mean).T
+    A = dense.softmax_curvature(Phi, eta)
+    np.testing.assert_allclose(softmax.moments.gram, A, 1e-9, 1e-7)
+    log_prob = eta[np.arange(N), classes] - logsumexp(eta, axis=1)
+    np.testing.assert_allclose(softmax.log_likelihood(softmax.centre.mean), log_prob.sum(), 1e-10 if x64 else 1e-5)
+    # The prior of m weights holds for each class: the evidence from dense matrices of all 3 m weights.
+    C = np.kron(np.eye(3), np.diag(np.asarray(prior.variance, dtype=float)))
+    r = softmax.moments.feature_output
+    B = np.eye(len(A)) + C @ A
+    evidence = softmax.log_likelihood_at_zero() + 0.5 * r @ np.linalg.solve(B, C @ r) - 0.5 * np.linalg.slogdet(B)[1]
+    np.testing.assert_allclose(sgp.log_evidence(softmax, prior), evidence, 1e-9 if x64 else 1e-5)
+    assert (softmax.num_features, softmax.num_weights, softmax.num_latents) == (7, 21, 3)
+
+
+@pytest.mark.float64_only
+def test_free_parameters_are_integrated_out(basis, X, prior, counts):
+    free = lik.NegativeBinomial(dist.LogNormal(0.5, 0.7))
+    stats = sgp.compress_likelihood(basis, X, counts, free, prior, method="mode")
+    given, w = stats.parameters, stats.centre.mean + 0.1 * stats.centre.factor[:, 0]
+    grid = np.linspace(-6, 8, 4001)[:, None] + float(given.mean(w)[0])
+    prior_density = dist.Normal(0.5, 0.7).log_prob(grid[:, 0])
+    joint = stats.log_likelihood(np.broadcast_to(w, (len(grid), len(w))), grid) + prior_density
+    assert logsumexp(joint) + np.log(14 / 4000) == pytest.approx(float(stats.log_likelihood(w)), abs=1e-4)
+    # At the centre of the expansion, in weights and parameter, it is the log likelihood itself.
+    eta = basis.host_features(X) @ stats.centre.mean
+    at = jnp.atleast_1d(given.mean(stats.centre.mean))
+    exact = jnp.sum(free.log_prob(jnp.asarray(eta), counts, at))
+    # The centre of the parameter is a short step from its posterior mean.
+    assert float(stats.log_likelihood(stats.centre.mean, at)) == pytest.approx(float(exact), abs=2e-3)
+
+
+@pytest.mark.float64_only
+@pytest.mark.parametrize("num_rows, averaged, mode", [(300, 0.012, 0.05), (1000, 0.008, 0.025)])
+def test_posteriors_of_hyperparameters_are_those_of_brute_force(num_rows, averaged, mode):
+    """Total variation over a grid of lengthscale and amplitude, as in the docs: averaged 0.005 and 0.003."""
+    rng = np.random.default_rng(2)
+    x = rng.uniform(-1, 1, num_rows)
+    y = (rng.random(num_rows) < 1 / (1 + np.exp(-1.5 * np.sin(4 * x)))).astype(float)
+    basis = sgp.stack(laplace(20), sgp.ConstantBasis(1))
+
+    def prior(lengthscale, amplitude):
+        kernel = sgp.SquaredExponential(np.float64(lengthscale), np.float64(amplitude))
+        return basis.weight_prior((kernel, sgp.DiagonalPrior(np.float64(5.0))))
+
+    Phi = basis.host_features(x[:, None])
+    grid = [(lengthscale, a) for lengthscale in (0.2, 0.3, 0.45, 0.7) for a in (0.6, 1.0, 1.6, 2.6)]
+    reference = prior(0.35, 1.5)
+    found = {}
+    for method in ("averaged", "mode"):
+        stats = sgp.compress_likelihood(basis, x[:, None], y, lik.Bernoulli(), reference, method=method)
+        found[method] = np.array([float(sgp.log_evidence(stats, prior(*point))) for point in grid])
+
+    def log_likelihood(w):
+        eta = w @ Phi.T
+        return eta @ y - np.logaddexp(0, eta).sum(axis=1)
+
+    exact, errors = [], []
+    for point in grid:
+        A, r = stats.moments.gram, stats.moments.feature_output
+        value, error = dense.log_evidence(log_likelihood, A, r, np.asarray(prior(*point).variance), rng)
+        exact.append(value), errors.append(error)
+    exact = np.array(exact)
+    share = np.exp(exact - logsumexp(exact))
+    noise = 0.5 * np.sum(share * errors)  # of the truth, about 0.003
+    for method, limit in (("averaged", averaged), ("mode", mode)):
+        approximate = np.exp(found[method] - logsumexp(found[method]))
+        assert 0.5 * np.abs(approximate - share).sum() < limit + noise, method
+    # In the units of log p(y): comparable between bases and models. Nats are lost where the posterior is not, far from
+    # the centre.
+    assert np.abs(found["averaged"] - exact)[share > 0.01].max() < 0.15
+
+
+def test_models_observe_it_without_noise(stats, prior, x64):
+    def model(stats):
+        sgp.observe("y", stats, prior)
+
+    density = log_density(model, (stats,), {}, {})[0]
+    np.testing.assert_allclose(density, sgp.log_evidence(stats, prior), 1e-10 if x64 else 1e-5)
+    with pytest.raises(ValueError, match="no noise scale"):
+        sgp.observe("y", stats, prior, 0.5)
+    with pytest.raises(ValueError, match="no noise scale"):
+        sgp.log_evidence(stats, prior, 0.5)
+    with pytest.raises(ValueError, match="`noise_scale` was given"):
+        with numpyro.handlers.seed(rng_seed=0):
+            sgp.models.reweighted_basis(noise_scale=0.3)(stats)
+
+
+def test_given_weights_the_site_has_the_density_of_the_expansion(stats, x64):
+    w = stats.centre.mean + stats.centre.factor[:, 1]
+    site = sgp.CompressedNormal(stats, jnp.asarray(w))
+    tolerance = 1e-10 if x64 else 1e-5
+    np.testing.assert_allclose(site.log_prob(stats.projection), stats.log_likelihood(w), tolerance)
+    A, r = stats.moments.gram, stats.moments.feature_output
+    by_sums = stats.log_likelihood_at_zero() + r @ w - 0.5 * w @ A @ w
+    np.testing.assert_allclose(stats.log_likelihood(w), by_sums, tolerance)
+
+
+@pytest.mark.float64_only
+def test_rotated_it_is_the_same(stats, prior):
+    rotated = stats.rotate(prior)
+    assert rotated.evidence_cost == "O(m)" and not rotated.has_noise
+    assert float(sgp.log_evidence(rotated, sgp.DiagonalPrior(1.0))) == pytest.approx(
+        float(sgp.log_evidence(stats, prior)), abs=1e-9
+    )
+    at_centre = [float(each.log_likelihood(each.centre.mean)) for each in (stats, rotated)]
+    assert at_centre[0] == pytest.approx(at_centre[1], abs=1e-8)
+
+
+MODELS = {
+    "a kernel": sgp.models.basis_gp(sgp.Matern52),
+    "variances": sgp.models.reweighted_basis(),
+    "relevance vectors": sgp.models.relevance_vector_machine(),
+    "explicit weights": sgp.models.relevance_vector_machine(weights="explicit"),
+}
+
+
+@pytest.mark.parametrize("which", ["stats", "softmax"])
+@pytest.mark.parametrize("name", MODELS)
+def test_ready_models_run_on_it_without_a_noise_scale(name, which, basis, request, x64):
+    if which == "softmax" and not x64 and name == "a kernel":
+        pytest.skip("weights of a kernel that is no stack of this basis")
+    stats = request.getfixturevalue(which)
+    model = MODELS[name]
+    if name == "a kernel":
+        model = one_kernel
+    with numpyro.handlers.seed(rng_seed=0):
+        sites = numpyro.handlers.trace(model).get_trace(stats)
+    assert "noise_scale" not in sites
+    assert np.isfinite(sites["y"]["fn"].log_prob(stats.projection))
+
+
+def one_kernel(stats):
+    """A stack with a fixed effect."""
+    lengthscale = numpyro.sample("lengthscale", dist.LogNormal(-1.0, 0.5))
+    prior = stats.basis.weight_prior((sgp.Matern52(lengthscale, 1.5), sgp.DiagonalPrior(3.0)))
+    sgp.observe("y", stats, prior)
+
+
+def test_rows_may_come_in_chunks_tables_and_partitions(stats, basis, X, labels, prior):
+    da, pd = pytest.importorskip("dask.array"), pytest.importorskip("pandas")
+    table = sgp.table_chunks(pd.DataFrame({"x": X[:, 0], "y": labels}), ["x"], "y", chunk_size=70)
+    blocks = [(X[i : i + 90], labels[i : i + 90]) for i in range(0, N, 90)]
+    arrays = (da.from_array(X, chunks=(100, 1)), da.from_array(labels, chunks=100))
+    for rows in ((table, None), (blocks, None), (lambda: iter(blocks), None), arrays):
+        other = sgp.compress_likelihood(basis, *rows, lik.Bernoulli(), prior)
+        np.testing.assert_allclose(other.moments.gram, stats.moments.gram, 1e-6, 1e-6)
+        np.testing.assert_allclose(other.moments.feature_output, stats.moments.feature_output, 1e-5, 1e-5)
+    with pytest.raises(ValueError, match="read once"):
+        sgp.compress_likelihood(basis, iter(blocks), None, lik.Bernoulli(), prior)
+
+
+def test_row_weights_repeat_rows_and_exposure_is_an_offset(basis, X, labels, counts, prior):
+    twice = sgp.compress_likelihood(basis, np.r_[X, X], np.r_[labels, labels], lik.Bernoulli(), prior)
+    weighted = sgp.compress_likelihood(basis, X, labels, lik.Bernoulli(), prior, row_weights=np.full(N, 2.0))
+    np.testing.assert_allclose(weighted.moments.gram, twice.moments.gram, 1e-5, 1e-6)
+    exposure = np.linspace(0.5, 3, N)
+    one = sgp.compress_likelihood(basis, X, counts, lik.Poisson(), prior, exposure=exposure, method="mode")
+    other = sgp.compress_likelihood(basis, X, counts, lik.Poisson(), prior, offset=np.log(exposure), method="mode")
+    np.testing.assert_array_equal(one.moments.gram, other.moments.gram)
+    Phi = basis.host_features(X)
+    rate = exposure * np.exp(Phi @ one.centre.mean)
+    np.testing.assert_allclose(one.moments.gram, (Phi * rate[:, None]).T @ Phi, 1e-9, 1e-9)
+
+
+@pytest.mark.float64_only
+def test_sums_of_rows_around_one_centre(stats, basis, X, labels, prior):
+    parts = [
+        sgp.compress_likelihood(basis, X[rows], labels[rows], lik.Bernoulli(), centre=stats)
+        for rows in (slice(0, 100), slice(100, None))
+    ]
+    total = parts[0] + parts[1]
+    assert total.num_rows == N
+    np.testing.assert_allclose(total.moments.gram, stats.moments.gram, 1e-7, 1e-7)  # blocks of float32 products
+    assert float(sgp.log_evidence(total, prior)) == pytest.approx(float(sgp.log_evidence(stats, prior)), abs=1e-6)
+
+
+def test_sums_that_are_not_good_are_refused(stats, softmax, basis, X, labels, prior):
+    own = sgp.compress_likelihood(basis, X[:50], labels[:50], lik.Bernoulli(), prior)
+    gaussian = sgp.sufficient_statistics(basis, X, labels)
+    for left, right, words in (
+        (stats, own, "different centres"),
+        (stats, softmax, "another likelihood"),
+        (stats, gaussian, "Gaussian noise"),
+        (gaussian, stats, "Gaussian noise"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            left + right
+    for refused in (stats.update, stats.forget):
+        with pytest.raises(ValueError, match="rows"):
+            refused(X, labels)
+    with pytest.raises(ValueError, match="centre"):
+        sgp.compress_likelihood(basis, X, labels, lik.Bernoulli("probit"), centre=stats)
+
+
+def test_it_is_saved_with_all_that_it_is(stats, softmax, tmp_path):
+    for each in (stats, softmax):
+        each.save(tmp_path / "file.npz")
+        loaded = sgp.SufficientStatistics.load(tmp_path / "file.npz")
+        assert isinstance(loaded, sgp.CompressedLikelihood) and repr(loaded) == repr(each)
+        for read, kept in zip(jax.tree.leaves(loaded), jax.tree.leaves(each), strict=True):
+            np.testing.assert_array_equal(read, kept)
+        assert (loaded.trace, loaded.reason, loaded.converged) == (each.trace, each.reason, each.converged)
+
+
+def test_how_it_was_found_makes_no_program_compile_anew(stats, basis, X, labels, prior):
+    other = sgp.compress_likelihood(basis, X, labels, lik.Bernoulli(), prior, max_passes=12)
+    compiled = jax.jit(lambda stats: stats.compressed.log_constant)
+    for each in (stats, other, jax.tree.map(lambda leaf: leaf, stats)):
+        compiled(each)
+    assert compiled._cache_size() == 1
+    assert jax.tree.map(lambda leaf: leaf, stats).trace == stats.trace
+
+
+@pytest.mark.parametrize("kind", ["separable", "one class", "all-zero counts", "huge counts", "far offset", "few rows"])
+def test_extreme_rows_have_a_defined_result(kind, basis, X, labels, counts, prior):
+    rows = {
+        "separable": (X, (X[:, 0] > 0).astype(float), lik.Bernoulli(), None),
+        "one class": (X, np.ones(N), lik.Bernoulli(), None),
+        "all-zero counts": (X, np.zeros(N), lik.Poisson(), None),
+        "huge counts": (X, np.r_[counts[:-1], 1e9], lik.Poisson(), None),
+        "far offset": (X, counts, lik.Poisson(), np.full(N, -600.0)),
+        "few rows": (X[:3], labels[:3], lik.Bernoulli(), None),
+    }
+    X, y, likelihood, offset = rows[kind]
+    stats = sgp.compress_likelihood(basis, X, y, likelihood, prior, offset=offset)
+    assert stats.converged and all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(stats.compressed))
+    # The mean of the posterior at the reference prior is where the sums say that it is.
+    A, r = stats.moments.gram, stats.moments.feature_output
+    mean = np.linalg.solve(A + np.diag(1 / np.asarray(prior.variance, dtype=float)), r)
+    length = np.linalg.norm(np.linalg.solve(stats.centre.factor, mean - stats.centre.mean))
+    assert length < 0.15
+
+
+def test_features_that_repeat_are_no_obstacle(basis, X, labels, x64):
+    twice = sgp.stack(basis, basis)
+    stats = sgp.compress_likelihood(twice, X, labels, lik.Bernoulli())
+    assert stats.converged and stats.rank == basis.num_features
+    prior = sgp.DiagonalPrior(jnp.full(14, 0.5**0.5))
+    once = sgp.compress_likelihood(basis, X, labels, lik.Bernoulli())
+    evidences = sgp.log_evidence(stats, prior), sgp.log_evidence(once, sgp.DiagonalPrior(1.0))
+    np.testing.assert_allclose(*evidences, rtol=1e-5)  # both around their own centres
+
+
+def test_rows_that_cannot_be_used_are_refused_with_their_number(basis, X, labels, counts, prior):
+    def compress(y=labels, likelihood=BERNOULLI, X=X, prior=prior, **options):
+        return sgp.compress_likelihood(basis, X, y, likelihood, prior, **options)
+
+    holes = X.copy()
+    holes[7] = np.nan
+    with pytest.raises(ValueError, match="row 7"):
+        compress(X=holes)
+    with pytest.raises(ValueError, match="0 or 1.*row 3"):
+        compress(np.where(np.arange(N) == 3, 0.5, labels))
+    with pytest.raises(ValueError, match="exposure.*row 5"):
+        compress(counts, lik.Poisson(), exposure=np.where(np.arange(N) == 5, 0.0, 1.0))
+    with pytest.raises(ValueError, match="offset.*row 5"):
+        compress(counts, lik.Poisson(), offset=np.where(np.arange(N) == 5, -np.inf, 1.0))
+    with pytest.raises(ValueError, match="`offset` must have shape"):
+        compress(offset=np.zeros(3))
+    with pytest.raises(ValueError, match="must match"):
+        compress(labels[:-1])
+    with pytest.raises(ValueError, match="row_weights"):
+        compress(row_weights=np.zeros(N))
+    with pytest.raises(ValueError, match="not finite"):
+        compress(counts, lik.Poisson(), offset=np.full(N, 5000.0), prior=sgp.DiagonalPrior(0.01))
+    chunks = [(X[:100], labels[:100]), (X[100:], np.where(np.arange(N - 100) == 2, 7.0, labels[100:]))]
+    with pytest.raises(ValueError, match="row 102"):
+        sgp.compress_likelihood(basis, chunks, None, lik.Bernoulli(), prior)
+
+
+def test_arguments_that_do_not_fit_are_refused(basis, X, labels, prior, stats):
+    def compress(likelihood=BERNOULLI, prior=prior, y=labels, **options):
+        return sgp.compress_likelihood(basis, X, y, likelihood, prior, **options)
+
+    with pytest.raises(ValueError, match="instance"):
+        compress(lik.Bernoulli)
+    with pytest.raises(ValueError, match="sgp.likelihoods"):
+        compress("bernoulli")
+    with pytest.raises(ValueError, match="kink"):
+        compress(lik.AsymmetricLaplace(), method="mode")
+    with pytest.raises(ValueError, match="`method` must be"):
+        compress(method="laplace")
+    with pytest.raises(ValueError, match="`rounds` fit a model"):
+        compress(rounds=2)
+    with pytest.raises(ValueError, match="3 weights"):
+        compress(prior=sgp.DiagonalPrior(np.ones(3)))
+    with pytest.raises(ValueError, match="`y` is missing"):
+        compress(y=None)
+    with pytest.raises(ValueError, match="rates of counts"):
+        compress(exposure=np.ones(N))
+    with pytest.raises(ValueError, match="order is"):
+        sgp.compress_likelihood(X, labels, basis, lik.Bernoulli())
+
+
+@pytest.fixture
+def interrupted(monkeypatch):
+    """Interrupt a pass over all rows, the one of this number."""
+    from ppl_sgp.expansion import sources
+
+    original, seen = sources.ArraySource.sums, []
+
+    def arrange(number):
+        def sums(self, point, bar):
+            seen.append(point)
+            if len(seen) == number:
+                raise KeyboardInterrupt
+            return original(self, point, bar)
+
+        monkeypatch.setattr(sources.ArraySource, "sums", sums)
+        return seen
+
+    return arrange
+
+
+def test_an_interrupted_compression_keeps_what_it_had_and_goes_on(interrupted, basis, X, counts, prior, tmp_path):
+    def compress(**options):
+        far = sgp.DiagonalPrior(0.1 * prior.scale)  # from where several passes are needed
+        return sgp.compress_likelihood(basis, X, counts, lik.Poisson(), far, checkpoint=tmp_path / "file", **options)
+
+    interrupted(1)
+    with pytest.raises(KeyboardInterrupt):
+        compress()
+    whole = compress()
+    assert whole.converged
+    seen = interrupted(2)
+    seen.clear()
+    again = compress()  # from the file: one pass tells that it is there
+    assert len(seen) == 1 and again.converged
+    np.testing.assert_allclose(again.moments.gram, whole.moments.gram, 1e-3)
+    with pytest.raises(ValueError, match="other rows"):
+        sgp.compress_likelihood(basis, X, counts + 1, lik.Poisson(), prior, checkpoint=tmp_path / "file")
+    with pytest.raises(ValueError, match="another basis or likelihood"):
+        sgp.compress_likelihood(basis, X, counts, lik.NegativeBinomial(), prior, checkpoint=tmp_path / "file")
+
+
+def test_after_a_complete_pass_an_interruption_returns_it(interrupted, basis, X, counts, prior, monkeypatch):
+    monkeypatch.setattr("ppl_sgp.expansion.newton.Newton.climb.__defaults__", (1e-9,))
+    monkeypatch.setattr("ppl_sgp.expansion.expand.SHORT_ON_SOME", 1e9)
+    interrupted(2)
+    with pytest.warns(UserWarning, match="has not converged: interrupted"):
+        stats = sgp.compress_likelihood(basis, X, counts, lik.Poisson(), prior)
+    assert not stats.converged and stats.reason == "interrupted" and stats.num_rows == N
+    assert np.isfinite(sgp.log_evidence(stats, prior))
+
+
+def test_rounds_make_the_reference_prior_anew(basis, X, labels):
+    first = basis.bases[0]
+    model = sgp.models.basis_gp(sgp.Matern52, lengthscale=0.4)
+    poor = sgp.DiagonalPrior(np.full(6, 0.05))
+    stats = sgp.compress_likelihood(first, X, labels, lik.Bernoulli(), poor, model=model, rounds=2)
+    fit = sgp.fit_evidence(model, stats)
+    good = first.weight_prior(sgp.Matern52(0.4, fit.values["amplitude"]))
+    once = sgp.compress_likelihood(first, X, labels, lik.Bernoulli(), good)
+    first = sgp.compress_likelihood(first, X, labels, lik.Bernoulli(), poor)
+    wanted, found, before = (float(sgp.log_evidence(each, good)) for each in (once, stats, first))
+    assert abs(found - wanted) < 0.01 < abs(before - wanted) and stats.converged
+
+
+@pytest.mark.float64_only
+def test_only_some_rows_are_read_at_first_and_all_of_them_a_few_times(prior, basis):
+    rng = np.random.default_rng(5)
+    X = rng.uniform(-1, 1, (20_000, 1))
+    y = (rng.random(20_000) < 1 / (1 + np.exp(-1.5 * np.sin(4 * X[:, 0])))).astype(float)
+    stats = sgp.compress_likelihood(basis, X, y, lik.Bernoulli(), prior)
+    over_all = [each for each in stats.trace if each.num_rows == 20_000]
+    assert stats.converged and len(over_all) <= 4 and stats.trace[0].num_rows == 4000
+
+
+def test_a_reference_prior_with_a_mean_and_correlations(basis, X, labels, x64):
+    if not x64:
+        pytest.skip("evidences of correlated weights need float64")
+    rng = np.random.default_rng(6)
+    root, mean = rng.standard_normal((7, 7)) / 3, rng.standard_normal(7)
+    prior = sgp.DensePrior(root @ root.T + 0.1 * np.eye(7), mean=mean)
+    stats = sgp.compress_likelihood(basis, X, labels, lik.Bernoulli(), prior, method="mode")
+    S = np.linalg.inv(root @ root.T + 0.1 * np.eye(7))
+    _, gradient, _ = dense.bernoulli(basis.host_features(X) @ stats.centre.mean, labels)
+    precision = S + stats.moments.gram
+    step = np.linalg.solve(precision, basis.host_features(X).T @ gradient - S @ (stats.centre.mean - mean))
+    assert np.sqrt(step @ precision @ step) < 0.1

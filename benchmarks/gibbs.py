@@ -1,9 +1,9 @@
 """Effective draws of Gibbs samplers for classes: what a sweep is worth, and what it costs in multiply-adds.
 
 Bernoulli rows of a function of one input, lengthscale and amplitude sampled. Exact Gibbs by Pólya-Gamma variables, NUTS
-on the compressed likelihood, and NUTS on explicit weights have one posterior. Sparse latent updates (Evans 2022, section
-5.3.5) have a nugget of the given size besides, n, n/4 or m of whose values a sweep updates. Nothing is timed: effective
-draws a sweep are those of the slower of the two hyperparameters, and costs are counted, by the leading terms
+on the compressed likelihood, and NUTS on explicit weights have one posterior. Sparse latent updates (Evans 2022,
+section 5.3.5) have a nugget of the given size besides, n, n/4 or m of whose values a sweep updates. Nothing is timed:
+effective draws a sweep are those of the slower of the two hyperparameters, and costs are counted, by the leading terms
 
     Pólya-Gamma   2 n m² + (g + 4) m³        compressed   g m³
     latent        ñ m (m + b) + (g + 4) m³   explicit     4 g n m

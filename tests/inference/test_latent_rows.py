@@ -96,12 +96,12 @@ def test_every_row_is_updated_as_often():
 
 
 def test_threshold_against_rejection_sampling():
-    """Draws of three latent values given their signs, by rejection, keep their moments in three sweeps."""
-    X, y = np.array([[-0.5], [0.2], [1.0]]), np.array([1.0, 0.0, 1.0])
+    """Draws of three latent values given their signs, by rejection, keep their moments in eight sweeps."""
+    X, y = np.array([[-0.5], [0.2], [1.0]]), np.array([0.0, 1.0, 1.0])
     rows = sgp.latent_rows(sgp.LinearBasis(1), X, y, Threshold(), num_updates=2)
-    sweep = Sweep(sgp.DiagonalPrior(jnp.asarray([1.0, 1.4])), jnp.asarray(1.0), jnp.zeros(2))
+    sweep = Sweep(sgp.DiagonalPrior(jnp.asarray([1.0, 1.4])), jnp.asarray(0.5), jnp.zeros(2))
     Phi = np.hstack([np.ones((3, 1)), X])
-    covariance = Phi @ np.diag([1.0, 1.96]) @ Phi.T + np.eye(3)
+    covariance = Phi @ np.diag([1.0, 1.96]) @ Phi.T + 0.25 * np.eye(3)
     proposed = np.random.default_rng(0).multivariate_normal(np.zeros(3), covariance, 200_000)
     exact = proposed[((proposed > 0) == (y > 0)).all(axis=1)]
     count = 10_000
@@ -110,13 +110,13 @@ def test_threshold_against_rejection_sampling():
     def swept(key, u):
         latent = rows._latents(u, jnp.zeros(0))
         return jax.lax.fori_loop(
-            0, 3, lambda i, latent: rows.updated(jax.random.fold_in(key, i), latent, sweep), latent
+            0, 8, lambda i, latent: rows.updated(jax.random.fold_in(key, i), latent, sweep), latent
         ).values
 
     keys = jax.random.split(jax.random.key(1), count)
     after = np.asarray(jax.jit(jax.vmap(swept))(keys, jnp.asarray(start, jnp.result_type(float))), np.float64)
     for i in range(3):
-        assert 0.05 < np.corrcoef(start[:, i], after[:, i])[0, 1] < 0.95
+        assert np.corrcoef(start[:, i], after[:, i])[0, 1] < 0.95
         for j in range(3):
             for function in (lambda u, i=i, j=j: u[:, i], lambda u, i=i, j=j: u[:, i] * u[:, j]):
                 ours, truth = function(after), function(others)

@@ -59,10 +59,9 @@ class AugmentedRows(GibbsRows):
         return self.template.likelihood
 
     def start(self, key: jax.Array) -> Augmentation:
-        """Drawn given f = 0 and parameters at their prior means."""
-        parameters = jnp.asarray(self.prior_loc, self._dtype)
-        eta, y = (jnp.asarray(part, self._dtype) for part in (self.offset, self.y))
-        return Augmentation(augmented(self.likelihood, key, eta, y, parameters), parameters)
+        """Drawn given predictors that outcomes alone suggest, and parameters at their prior means."""
+        parameters, y = jnp.asarray(self.prior_loc, self._dtype), jnp.asarray(self.y, self._dtype)
+        return Augmentation(augmented(self.likelihood, key, self.likelihood.start(y), y, parameters), parameters)
 
     def statistics(self, latent: Augmentation) -> CompressedLikelihood:
         """The rows given ω: an expansion of the likelihood that is exact. One QR of (n, m + 1), O(n m²)."""

@@ -19,6 +19,7 @@ ROOT = pathlib.Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 PAGES = sorted(page for folder in (ROOT, DOCS, ROOT / "benchmarks") for page in folder.glob("*.md"))
 MODULES = {"ppl_sgp": sgp, "ppl_sgp.models": sgp.models, "ppl_sgp.direct": sgp.direct, "ppl_sgp.plots": sgp.plots}
+MODULES["ppl_sgp.likelihoods"] = sgp.likelihoods
 
 
 def prose(page):

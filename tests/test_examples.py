@@ -89,6 +89,7 @@ PAGES = {
     "docs/choosing.md": (4, ""),
     "docs/extending.md": (3, ""),
     "docs/gibbs.md": (2, ""),
+    "docs/likelihoods.md": (2, ""),
     "docs/migration.md": (3, ""),
     "docs/quickstart.md": (10, ""),
     "docs/tall_data.md": (6, ""),

@@ -124,7 +124,7 @@ def checked_prior(statistics: SufficientStatistics, prior: Any) -> WeightPrior:
     prior = statistics.prior_of_weights(prior)
     if prior.num_weights not in (None, 1, statistics.num_weights):
         raise ValueError(
-            f"`prior` has {prior.num_weights} weights but the statistics have {statistics.num_weights}: "
+            f"`prior` has {prior.num_weights} weights but the statistics have {statistics.num_features} features: "
             "make the prior from `statistics.basis`."
         )
     if prior.diagonal_along(statistics.num_orthonormal) is None:

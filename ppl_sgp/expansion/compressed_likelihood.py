@@ -154,7 +154,7 @@ class CompressedLikelihood(SufficientStatistics):
 
     :ivar likelihood: the likelihood.
     :ivar centre: the normal distribution of the weights around which it was expanded, with ``mean`` and ``factor``.
-    :ivar parameters: parameters of the likelihood given the weights, :class:`ParameterPosterior`; their prior is
+    :ivar parameters: parameters of the likelihood given the weights, ``ParameterPosterior``; their prior is
         integrated out of the quadratic function. ``None`` if all are fixed.
     :ivar record: how the expansion was found; :attr:`converged`, :attr:`reason` and :attr:`trace` read it.
 

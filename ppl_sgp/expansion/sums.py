@@ -173,9 +173,18 @@ def of_rows(*arguments: Any) -> tuple[float, np.ndarray, np.ndarray]:
     Curvatures in the predictors are positive semi-definite: negative ones count as none, and what a row pulls without
     any as next to none.
     """
-    with jax.enable_x64(True), jax.default_device(jax.local_devices(backend="cpu")[0]):
+    with jax.enable_x64(True), jax.default_device(_host_device()):
         found = _of_rows(*arguments)
         return float(found[0]), np.asarray(found[1]), np.asarray(found[2])
+
+
+@functools.cache
+def _host_device() -> Any:
+    """The CPU, where the rows are; ``None``, for JAX's own choice, if JAX was started without it."""
+    try:
+        return jax.local_devices(backend="cpu")[0]
+    except RuntimeError:
+        return None
 
 
 @functools.partial(jax.jit, static_argnums=7)

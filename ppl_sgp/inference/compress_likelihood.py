@@ -52,14 +52,14 @@ def compress_likelihood(
     expansion is averaged over that posterior (the variational normal distribution of Opper & Archambeau 2009), or
     taken at its mode. Newton's method, damped, begins on some thousands of rows; each pass over all costs O(n m²), some
     two or three of :func:`~ppl_sgp.sufficient_statistics` averaged, and there are about three. Memory does not grow
-    with n. See :doc:`likelihoods` for how good it is.
+    with n. See :doc:`/likelihoods` for how good it is.
 
     :param basis: the frozen feature map.
     :param X: inputs, shape (n, d): arrays as there; or chunks ``(X, y)``, ``(X, y, row_weights)`` or
         ``(X, y, row_weights, offset)`` that can be read again: a list, :func:`~ppl_sgp.table_chunks`, or a function
         that returns an iterator. Then ``y`` is ``None``.
     :param y: outcomes, shape (n,), or (n, c) where the likelihood takes several numbers a row.
-    :param likelihood: one of :mod:`ppl_sgp.likelihoods`; or a function from predictors to a NumPyro distribution, such
+    :param likelihood: one of ``ppl_sgp.likelihoods``; or a function from predictors to a NumPyro distribution, such
         as ``lambda eta: dist.Poisson(jnp.exp(eta))``.
     :param prior: the reference prior of the weights, such as ``basis.weight_prior(kernel)`` at a guess; by default
         independent weights with which f has about the scale of the likelihood. For K predictors a row it holds for

@@ -48,7 +48,7 @@ class PositiveParameters(Likelihood):
         return {name: values[..., i] for i, name in enumerate(self.parameter_names)}
 
     def logarithms(self, parameters: Any, dtype: Any) -> list[jax.Array]:
-        """Logarithms of all positive parameters, in the order of :attr:`positive`."""
+        """Logarithms of all positive parameters, in the order of ``positive``."""
         free = dict(zip(self.parameter_names, range(len(self.positive)), strict=False))
         coordinates = jnp.asarray(parameters, dtype)
         return [

@@ -87,7 +87,7 @@ def check_noise(owner: str, noise_scale: Any) -> None:
     if isinstance(noise_scale, dist.Distribution):
         raise ValueError(
             f"{owner}: `noise_scale` is the standard deviation of Gaussian noise; got a {type(noise_scale).__name__} "
-            "distribution. Sample it first: `numpyro.sample('noise_scale', ...)`. For another likelihood keep the "
-            "weights explicit and use any distribution of `basis(X) @ w`."
+            "distribution. Sample it first: `numpyro.sample('noise_scale', ...)`. For another likelihood make the "
+            "statistics by `sgp.compress_likelihood`, or keep the weights explicit, as `sgp.latent` does."
         )
     checks.positive("noise_scale", noise_scale, owner)

@@ -55,9 +55,9 @@ def _outputs(y: Any, owner: str) -> np.ndarray:
     y = checks.host_numbers("y", y, owner)
     if y.dtype == np.bool_:
         raise ValueError(
-            f"{owner}: `y` is Boolean, but compression without loss needs a Gaussian likelihood. "
-            "For classes or counts keep the weights explicit: `w = numpyro.sample('w', prior.distribution())` and "
-            "any likelihood of `basis(X) @ w`. To treat 0/1 as numbers, pass `y.astype(float)`."
+            f"{owner}: `y` is Boolean, but compression without loss needs a Gaussian likelihood. For classes or counts "
+            "use `sgp.compress_likelihood(basis, X, y, sgp.likelihoods.Bernoulli())`. To treat 0/1 as "
+            "numbers, pass `y.astype(float)`."
         )
     if y.ndim not in (1, 2) or (y.ndim == 2 and y.shape[1] == 0):
         raise ValueError(f"{owner}: `y` must have shape (n,) or (n, q) with q ≥ 1; got {y.shape}.")

@@ -219,8 +219,7 @@ def _floating(name: str, values: np.ndarray, is_output: bool) -> np.ndarray:
     if is_output and any(issubclass(kind, (bool, np.bool_)) for kind in types):
         raise ValueError(
             f"table_chunks: the output {name!r} is Boolean, but compression without loss needs a Gaussian likelihood. "
-            "For classes keep the weights explicit, as with sgp.latent. To treat 0/1 as numbers, make the column "
-            "floating first."
+            "To treat 0/1 as numbers, or as classes of `sgp.compress_likelihood`, make the column floating first."
         )
     return values.astype(np.float64)
 

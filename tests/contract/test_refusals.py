@@ -29,7 +29,7 @@ def test_statistics_of_the_wrong_type(wrong):
     "noise_scale, message",
     [
         (dist.HalfNormal(1.0), r"got a HalfNormal distribution.*numpyro\.sample"),
-        (dist.StudentT(4.0), r"For another likelihood keep the weights explicit"),
+        (dist.StudentT(4.0), r"For another likelihood make the statistics by"),
         (-0.4, "`noise_scale` must be positive and finite; got -0.4"),
         (0.0, "`noise_scale` must be positive and finite; got 0.0"),
         ("0.4", "`noise_scale` must be"),

@@ -29,7 +29,7 @@ BAD = {
     "wrong d": ((np.ones((4, 3)), Y), r"`X` must have shape \(n, 2\); got \(4, 3\).*made for 2 inputs.*same columns"),
     "lengths": ((X, Y[:3]), "`X` has 4 rows but `y` has 3.*must match"),
     "no rows": ((X[:0], Y[:0]), "`X` has no rows.*skip empty"),
-    "Boolean y": ((X, Y > 1), r"`y` is Boolean.*numpyro.sample.*y.astype\(float\)"),
+    "Boolean y": ((X, Y > 1), r"`y` is Boolean.*compress_likelihood.*y.astype\(float\)"),
     "list of Booleans": ((X, [True, False, True, True]), "`y` is Boolean"),
     "object X": ((X.astype(object), Y), "`X` must be real numbers; got dtype object.*Encode"),
     "object y": ((X, [1.0, None, 2.0, 3.0]), "`y` must be real numbers; got dtype object.*missing"),

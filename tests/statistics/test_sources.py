@@ -173,7 +173,7 @@ def test_numbers_as_categories_are_numbers_as_of_arrays(frame):
 def test_a_boolean_output_is_refused_as_of_arrays(dtype, frame):
     frame["flag"] = (frame["y"] > 0).astype(dtype)
     for table in (frame, pa.Table.from_pandas(frame)):
-        with pytest.raises(ValueError, match="the output 'flag' is Boolean.*sgp.latent.*floating"):
+        with pytest.raises(ValueError, match="the output 'flag' is Boolean.*compress_likelihood.*floating"):
             list(sgp.table_chunks(table, ["a"], "flag"))
         ((X, y),) = sgp.table_chunks(table, ["flag"], "y")  # an indicator among the inputs is 0 or 1, as of arrays
         np.testing.assert_array_equal(X[:, 0], y > 0)

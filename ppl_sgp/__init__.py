@@ -35,12 +35,16 @@ from .evidence.inducing import inducing_evidence, inducing_upper_bound
 from .evidence.inducing_blocks import cluster_rows
 from .evidence.weight_posterior import weight_posterior
 from .expansion.compressed_likelihood import CompressedLikelihood
+from .inference.augmented_gibbs import AugmentedGibbs
+from .inference.augmented_rows import AugmentedRows, augmented_rows
 from .inference.compress_likelihood import compress_likelihood
 from .inference.continuation import continue_with
 from .inference.evidence_fit import EvidenceFit, fit_evidence
 from .inference.gibbs import StatisticsGibbs
+from .inference.gibbs_rows import GibbsRows
 from .inference.inducing_fit import InducingFit, fit_inducing
 from .inference.inducing_points import InducingPoints, select_inducing_points
+from .inference.latent_rows import LatentRows, latent_rows
 from .kernels import (
     ArcCosine,
     ArcSine,
@@ -99,6 +103,8 @@ __all__ = [
     "ArcCosine",
     "ArcSine",
     "Augmentation",
+    "AugmentedGibbs",
+    "AugmentedRows",
     "AveragedPrediction",
     "Basis",
     "BlockPrior",
@@ -122,6 +128,7 @@ __all__ = [
     "ExplicitRows",
     "FeatureKernel",
     "FourierBasis",
+    "GibbsRows",
     "GridEigenBasis",
     "HouseholderPrior",
     "ImportanceWeights",
@@ -134,6 +141,7 @@ __all__ = [
     "KroneckerPrior",
     "LaplaceBasis",
     "LatentGP",
+    "LatentRows",
     "Linear",
     "LinearBasis",
     "MarginalLikelihood",
@@ -175,6 +183,7 @@ __all__ = [
     "WeightPrior",
     "adapt_features",
     "additive_basis",
+    "augmented_rows",
     "average_predictions",
     "calibrate_classification",
     "calibrate_counts",
@@ -196,6 +205,7 @@ __all__ = [
     "kernel_draws",
     "kernel_error",
     "latent",
+    "latent_rows",
     "leave_one_out",
     "likelihood_sbc",
     "likelihoods",

@@ -88,6 +88,7 @@ PAGES = {
     "README.md": (2, README_CHECK),
     "docs/choosing.md": (4, ""),
     "docs/extending.md": (3, ""),
+    "docs/gibbs.md": (2, ""),
     "docs/likelihoods.md": (2, ""),
     "docs/migration.md": (3, ""),
     "docs/quickstart.md": (10, ""),

@@ -17,6 +17,7 @@ from numpyro.infer.util import constrain_fn, potential_energy, unconstrain_fn
 from tqdm.auto import tqdm
 
 from .._internal import checks
+from ..inference.gibbs_rows import GibbsRows
 from ..statistics.kept_rows import ChunkedRows, Rows
 from ..statistics.statistics import SufficientStatistics
 
@@ -27,7 +28,7 @@ PARTS = 20
 def simulated_ranks(
     model: Callable[..., Any],
     kernel: Callable[[], MCMCKernel] | None,
-    statistics: SufficientStatistics | Rows | ChunkedRows,
+    statistics: SufficientStatistics | Rows | ChunkedRows | GibbsRows,
     key: jax.Array,
     truths: dict[str, Any],
     projections: Any,

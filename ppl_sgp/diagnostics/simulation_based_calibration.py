@@ -16,12 +16,15 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.stats
 import xarray as xr
+from numpyro.infer import NUTS
 from numpyro.infer.mcmc import MCMCKernel
 
 from .._internal import checks
 from .._internal.pytree import rebuild
 from .._internal.random import host_generator, random_key
 from ..evidence.inducing import IN_BLOCKS
+from ..inference.augmented_gibbs import AugmentedGibbs
+from ..inference.gibbs_rows import GibbsRows, simulated
 from ..posteriors.posterior import Posterior, posterior
 from ..posteriors.site_draws import InducingParameters
 from ..sites.compressed_normal import CompressedNormal
@@ -38,7 +41,7 @@ MOST_BINS, LEAST_EXPECTED = 20, 5
 
 def simulation_based_calibration(
     model: Callable[..., Any],
-    statistics: SufficientStatistics | Rows | ChunkedRows,
+    statistics: SufficientStatistics | Rows | ChunkedRows | GibbsRows,
     key: jax.Array,
     num_simulations: int = 500,
     *,
@@ -60,7 +63,8 @@ def simulation_based_calibration(
     :param model: a NumPyro model of one argument, the statistics, all of whose priors are proper.
     :param statistics: the inputs and the basis of the study, or of an exact GP, inducing points, or a model that
         observes rows by a distribution of its own (``model(X, y)``), the rows; their outputs set default priors, and no
-        more.
+        more. Of rows for :class:`~ppl_sgp.AugmentedGibbs`, the default kernel then, outcomes are made, weights are
+        ranked as well, and chains start where they like.
     :param key: a JAX random key.
     :param num_simulations: number of truths.
     :param generator: the model that truths and data are drawn from, if another: to see the check fail.
@@ -92,6 +96,12 @@ def simulation_based_calibration(
     owner = "simulation_based_calibration"
     settings = checked_settings(num_warmup, num_draws, thinning, owner)
     checks.whole_number("num_simulations", num_simulations, 1, owner)
+    if isinstance(statistics, GibbsRows):
+        _require_proper(model, statistics.template)
+        of_kernel = kernel or (lambda: AugmentedGibbs(NUTS(model)))
+        key_truth, key_chains = jax.random.split(random_key(key, owner))
+        truths, outcomes = simulated(generator or model, statistics, key_truth, num_simulations)
+        return simulated_ranks(model, of_kernel, statistics, key_chains, truths, outcomes, "", settings, progress)
     model, generator = of_rows(model, statistics), None if generator is None else of_rows(generator, statistics)
     observed = observed_site(model, statistics, site)
     latent, name = observed.latent, observed.name

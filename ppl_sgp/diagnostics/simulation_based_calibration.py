@@ -97,7 +97,7 @@ def simulation_based_calibration(
     settings = checked_settings(num_warmup, num_draws, thinning, owner)
     checks.whole_number("num_simulations", num_simulations, 1, owner)
     if isinstance(statistics, GibbsRows):
-        _require_proper(model, statistics.template)
+        require_proper(model, statistics.template)
         of_kernel = kernel or (lambda: AugmentedGibbs(NUTS(model)))
         key_truth, key_chains = jax.random.split(random_key(key, owner))
         truths, outcomes = simulated(generator or model, statistics, key_truth, num_simulations)

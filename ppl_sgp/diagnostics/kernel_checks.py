@@ -36,8 +36,9 @@ MOST_RATIO, LEAST_ERROR, LEAST_VARIANCE = 2.5, 0.3, 0.5
 MOST_NATS, MOST_NATS_A_ROW = 10.0, 0.1
 #: It is better as well where its evidence and its densities of rows left out are so many nats better, by so many
 #: standard errors: of few rows a poor basis may fall short by less than the above. Good bases of the sets that were
-#: looked at fell short by 8 nats at most, and by 6 of rows left out; three of six default bases of 150 rows with four inputs by 17 to
-#: 24, and by 15 to 23 of rows left out, with 1.6 to 2.3 times the RMSE of an exact GP.
+#: looked at fell short by 8 nats at most, and by 6 of rows left out; three of six
+#: default bases of 150 rows with four inputs by 17 to 24, and by 15 to 23 of rows left out, with 1.6 to 2.3 times the
+#: RMSE of an exact GP.
 LEAST_NATS, STANDARD_ERRORS = 10.0, 2.0
 #: Boxes narrower than this share of what `suggest` says bias lengthscales (by 40% at half of it: Engel's data).
 LEAST_BOX = 0.6

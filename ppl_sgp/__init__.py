@@ -69,6 +69,7 @@ from .placement.place import place
 from .placement.placed import Placed, PlacementReport
 from .posteriors.augmentation import Augmentation
 from .posteriors.averaging import AveragedPrediction, average_predictions
+from .posteriors.held_out import leave_future_out, leave_groups_out
 from .posteriors.importance import ImportanceWeights
 from .posteriors.loading import load_posterior
 from .posteriors.one_line import importance_weights, kernel_draws, kernel_error, leave_one_out, predict, to_arviz
@@ -206,6 +207,8 @@ __all__ = [
     "kernel_error",
     "latent",
     "latent_rows",
+    "leave_future_out",
+    "leave_groups_out",
     "leave_one_out",
     "likelihood_sbc",
     "likelihoods",

@@ -6,16 +6,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
-from scipy.optimize import elementwise
-from scipy.special import erf, ndtr, ndtri
+from scipy.special import erf, ndtr
 
 from .._internal import checks
 from ..posteriors.mixture import MixturePrediction, mixture_log_density
+from ..posteriors.mixture_quantiles import lower_quantile
 
 #: Pairs of draws that enter the CRPS, if there are more; but each draw is paired with at least so many others.
 PAIRS, PARTNERS = 20_000, 40
-#: Error of quantiles, in units of the smallest standard deviation among the draws.
-QUANTILE_TOLERANCE = 1e-8
 #: Arrays of the size of a block's moments that scoring the block needs at once.
 ARRAYS = 12
 
@@ -140,30 +138,6 @@ def crps(y: np.ndarray, mean: np.ndarray, scale: np.ndarray, weights: np.ndarray
         total += pairs.sum()
     spread = itself + (1 - squares.sum()) * others / (total or 1.0)
     return _averaged(_mean_absolute(y - mean, scale), weights) - spread / 2
-
-
-def lower_quantile(probability: float, mean: np.ndarray, scale: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Quantiles below the median of mixtures of S Gaussians, by bracketing, to 1e-8 of the smallest deviation.
-
-    :param probability: between 0 and ½.
-    :param mean: means, shape (S, …).
-    :param scale: standard deviations, the same.
-    :param weights: of the Gaussians, shape (S,), with sum one.
-    :return: shape (…).
-    """
-    centre, unit = mean.mean(axis=0), scale.min(axis=0)
-    location, ratio = ((mean - centre) / unit).reshape(len(mean), -1), (scale / unit).reshape(len(mean), -1)
-
-    def excess(x, column):
-        return weights @ ndtr((x - location[:, column]) / ratio[:, column]) - probability
-
-    # A quantile of a mixture lies among those of its components. The margin gives both ends a sign if all agree.
-    quantiles = location + ndtri(probability) * ratio
-    low, high = quantiles.min(axis=0), quantiles.max(axis=0)
-    bracket = low - 1e-6 * (1 + np.abs(low)), high + 1e-6 * (1 + np.abs(high))
-    columns = np.arange(location.shape[1])
-    found = elementwise.find_root(excess, bracket, args=(columns,), tolerances={"xatol": QUANTILE_TOLERANCE})
-    return centre + unit * found.x.reshape(centre.shape)
 
 
 def _mean_absolute(mean: np.ndarray, scale: np.ndarray) -> np.ndarray:

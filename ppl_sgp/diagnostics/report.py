@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from .._internal.shown import html_table
 from ..evidence.inducing import IN_BLOCKS
 from ..expansion.compressed_likelihood import CompressedLikelihood
 from ..models.kernel_model import KernelModel
@@ -33,7 +34,7 @@ MUCH_NOISE = 0.5
 LOOKED_AT = 50
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Report:
     """What :func:`report` found; prints as a list.
 
@@ -55,6 +56,14 @@ class Report:
         lines += [f"- {each.check}: {each.symptom}\n  -> {each.remedy}" for each in self.findings]
         lines += [f"Not checked: {each}" for each in self.not_checked]
         return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        rows = [(each.check, f"{each.symptom} → {each.remedy}") for each in self.findings]
+        rows += [("not checked", each) for each in self.not_checked]
+        return html_table("Nothing found" if self.ok else "Findings", rows)
 
 
 def report(

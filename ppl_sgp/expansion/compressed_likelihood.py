@@ -12,6 +12,7 @@ from jax.scipy.linalg import solve_triangular
 from .._internal import checks
 from .._internal.batching import full_precision
 from .._internal.pytree import pytree_dataclass, rebuild, same_tree, static
+from .._internal.shown import Plain
 from ..bases.basis import Basis
 from ..likelihoods.likelihood import Likelihood
 from ..priors import WeightPrior
@@ -418,12 +419,11 @@ class CompressedLikelihood(SufficientStatistics):
         values = {name: parts.get(name) for name in (*FIELDS, "record")}
         return rebuild(CompressedLikelihood, values)
 
-    def __repr__(self) -> str:
-        return (
-            f"CompressedLikelihood({type(self.likelihood).__name__}, num_rows={self.num_rows}, "
-            f"num_features={self.num_features}, num_latents={self.num_latents}, rank={self.rank}, "
-            f"evidence={self.evidence_cost!r})"
-        )
+    def facts(self) -> dict[str, Any]:
+        """The likelihood, the sizes, and the order of what an evidence costs."""
+        sizes = ("num_rows", "num_features", "num_latents", "rank")
+        of_sizes = {name: getattr(self, name) for name in sizes}
+        return {"likelihood": Plain(type(self.likelihood).__name__), **of_sizes, "evidence": self.evidence_cost}
 
 
 KINDS["likelihood"] = CompressedLikelihood

@@ -34,12 +34,42 @@ def laplace_draws(
     """
     z = unconstrained(model, data, values)
     flat, unravel = ravel_pytree(z)
-    curvature = -np.asarray(Compiled(_hessian, model)(data, z), dtype=np.float64)
-    precisions, directions = np.linalg.eigh(0.5 * (curvature + curvature.T))
-    scales = np.maximum(precisions, WIDEST**-2) ** -0.5
+    scales, directions = _axes(model, data, z)
     steps = (rng.standard_normal((count, len(flat))) * scales) @ directions.T
     points = jax.vmap(unravel)(flat[None, :] + jnp.asarray(steps, flat.dtype))
     return {name: np.asarray(each) for name, each in Compiled(_sites, model)(data, points).items()}
+
+
+def laplace_deviations(model: Callable[..., Any], data: Any, values: dict[str, Any]) -> dict[str, np.ndarray]:
+    """Standard deviations of the latent sites, in their own units, of the same approximation.
+
+    To first order in the steps from the maximum, where it is Laplace's approximation in the sites' own units.
+
+    :param model: a NumPyro model of one argument.
+    :param data: its argument.
+    :param values: the latent sites at the maximum, by name.
+    """
+    z = unconstrained(model, data, values)
+    scales, directions = _axes(model, data, z)
+    changes = Compiled(_changes, model)(data, z, (directions * scales).T)
+    return {name: np.sqrt(np.sum(np.asarray(each, np.float64) ** 2, axis=0)) for name, each in changes.items()}
+
+
+def _axes(model: Callable[..., Any], data: Any, z: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
+    """Standard deviations along the principal axes on the unconstrained scale, and these, a column each."""
+    curvature = -np.asarray(Compiled(_hessian, model)(data, z), dtype=np.float64)
+    precisions, directions = np.linalg.eigh(0.5 * (curvature + curvature.T))
+    return np.maximum(precisions, WIDEST**-2) ** -0.5, directions
+
+
+def _changes(model: Callable[..., Any], data: Any, z: dict[str, Any], steps: Any) -> dict[str, Any]:
+    """Derivatives of the sites along steps on the unconstrained scale, with the steps along the first axis."""
+    flat, unravel = ravel_pytree(z)
+
+    def sites(vector: jax.Array) -> dict[str, Any]:
+        return _at(model, data, unravel(vector))
+
+    return jax.lax.map(lambda step: jax.jvp(sites, (flat,), (jnp.asarray(step, flat.dtype),))[1], steps)
 
 
 def _hessian(model: Callable[..., Any], data: Any, z: dict[str, Any]) -> jax.Array:
@@ -58,8 +88,9 @@ def _hessian(model: Callable[..., Any], data: Any, z: dict[str, Any]) -> jax.Arr
 def _sites(model: Callable[..., Any], data: Any, points: dict[str, Any]) -> dict[str, Any]:
     """The sites at several unconstrained points."""
 
-    def at(z: dict[str, Any]) -> dict[str, Any]:
-        trace = log_density(constrained(model, z), (data,), {}, {})[1]
-        return {name: trace[name]["value"] for name in z}
+    return jax.lax.map(lambda z: _at(model, data, z), points)
 
-    return jax.lax.map(at, points)
+
+def _at(model: Callable[..., Any], data: Any, z: dict[str, Any]) -> dict[str, Any]:
+    trace = log_density(constrained(model, z), (data,), {}, {})[1]
+    return {name: trace[name]["value"] for name in z}

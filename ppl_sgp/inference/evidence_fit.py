@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 from jax.flatten_util import ravel_pytree
 from numpyro.infer import init_to_value
 from numpyro.infer.util import log_density
@@ -16,9 +17,11 @@ from numpyro.infer.util import log_density
 from .._internal import checks
 from .._internal.compiled import Compiled
 from .._internal.random import random_key
+from .._internal.shown import Shown
 from ..sites.tracing import constrained, draw_once, is_latent, observed_sites, unconstrained, unconstrained_medians
 from ..statistics.kept_rows import ChunkedRows, Rows
 from ..statistics.statistics import SufficientStatistics
+from .curvature import laplace_deviations
 from .maximise import Objective, maximise
 
 #: Draws of each prior whose median is the first start, and further starts if a key is given.
@@ -27,8 +30,8 @@ MEDIAN_OF, FURTHER_STARTS = 101, 3
 INTERRUPTED = "interrupted"
 
 
-@dataclasses.dataclass(frozen=True)
-class EvidenceFit:
+@dataclasses.dataclass(frozen=True, repr=False)
+class EvidenceFit(Shown):
     """What :func:`~ppl_sgp.fit_evidence` found.
 
     :ivar values: hyperparameters by site name, in their own units.
@@ -52,6 +55,38 @@ class EvidenceFit:
     def samples(self) -> dict[str, Any]:
         """The point as one draw, for :func:`~ppl_sgp.predict`."""
         return {name: jnp.asarray(value)[None] for name, value in self.values.items()}
+
+    def facts(self) -> dict[str, Any]:
+        """The evidence, whether the fit converged, and the values of the sites."""
+        values = {name: np.asarray(value) for name, value in self.values.items()}
+        return {"log_evidence": self.log_evidence, "converged": self.converged, **values}
+
+    def summary(self, model: Callable[..., Any] | None = None, statistics: Any = None) -> pd.DataFrame:
+        """A table of the hyperparameters, a row for each number.
+
+        With ``model`` and ``statistics``, as they were fitted, also their standard deviations by the curvature of the
+        density there (Laplace's approximation), in units of the sites: as many Hessian-vector products of the evidence
+        as there are numbers. Directions that the density says little of are cut to 1.5 on the unconstrained scale (of
+        the logarithm, for what is positive). The maximum must be inside the support.
+
+        :return: a table with ``value`` and, if asked for, ``std``, by the names of sites, ``name[i]`` of vectors.
+        :raises ValueError: if only one of the two is given.
+
+        .. doctest::
+
+            >>> import numpy as np, ppl_sgp as sgp
+            >>> X = np.linspace(0, 1, 60)[:, None]
+            >>> stats = sgp.sufficient_statistics(sgp.LinearBasis(1), X, X[:, 0] + 0.1 * np.cos(77 * X[:, 0]))
+            >>> model = sgp.models.reweighted_basis(scale=np.ones(2))
+            >>> sgp.fit_evidence(model, stats).summary(model, stats).columns.tolist()
+            ['value', 'std']
+        """
+        if (model is None) != (statistics is None):
+            raise ValueError("summary: pass both `model` and `statistics`, as they were fitted, or neither.")
+        columns = {"value": self.values}
+        if model is not None:
+            columns["std"] = laplace_deviations(model, statistics, self.values)
+        return pd.DataFrame({title: _by_number(values) for title, values in columns.items()})
 
     def init_strategy(self) -> Callable[..., Any]:
         """Starting values for NUTS: ``NUTS(model, init_strategy=fit.init_strategy())``."""
@@ -146,6 +181,15 @@ def fit_evidence(
         checks.warn(f"fit_evidence has not converged: {message}. {_remedy(message, flat.dtype)}")
     values, evidence = Compiled(_at, model)(statistics, unravel(jnp.asarray(x, flat.dtype)))
     return EvidenceFit(values, float(evidence), log_joint, converged, message, objective.num_evaluations)
+
+
+def _by_number(values: dict[str, Any]) -> dict[str, float]:
+    """Numbers by the name of their site, with their position in it if it has several."""
+    numbers = {}
+    for name, value in values.items():
+        for index, number in np.ndenumerate(np.asarray(value, dtype=np.float64)):
+            numbers[name + (f"[{', '.join(map(str, index))}]" if index else "")] = float(number)
+    return numbers
 
 
 def _remedy(message: str, dtype: Any) -> str:

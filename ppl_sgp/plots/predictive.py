@@ -7,18 +7,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .._internal import checks
-from ..diagnostics.regression_calibration import lower_quantile
 from ..posteriors.mixture import MixturePrediction
 from ..posteriors.outcome_prediction import OutcomePrediction
 from ._axes import NEUTRAL, axes, finite
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-#: Arrays of the size of a block's moments (draws, rows) that quantiles need at once.
-ARRAYS = 8
-#: Least standard deviation of f beside the largest: known weights, averaged with others that are not, have none.
-KNOWN = 1e-6
 
 
 def plot_predictive(
@@ -152,25 +146,6 @@ def _moments_and_quantiles(
         if not noise:
             raise ValueError("plot_predictive: a prediction of a likelihood is of y, not of f; leave `noise` out.")
         return prediction.mean, prediction.quantiles(probabilities).astype(np.float64)
-    weights = prediction.component_weights
-    means, parts = [], []
-    for _, mean, variance in prediction.components(noise, ARRAYS):
-        means.append(weights @ mean[:, output])
-        parts.append(_mixture_quantiles(probabilities, mean[:, output], np.sqrt(variance[:, output]), weights))
-    return np.concatenate(means), np.concatenate(parts, axis=1)
-
-
-def _mixture_quantiles(
-    probabilities: np.ndarray, mean: np.ndarray, scale: np.ndarray, weights: np.ndarray
-) -> np.ndarray:
-    """Quantiles (p, n) of mixtures of Gaussians, with means and deviations (S, n) and weights (S,)."""
-    if not scale.any():  # draws of explicit weights, whose f is known
-        return np.quantile(mean, probabilities, axis=0, weights=weights, method="inverted_cdf")
-    scale = np.maximum(scale, KNOWN * scale.max(axis=0))
-    # By symmetry an upper quantile is a lower one, whose small probability is not 1 less something.
-    return np.stack(
-        [
-            lower_quantile(p, mean, scale, weights) if p < 0.5 else -lower_quantile(1 - p, -mean, scale, weights)
-            for p in probabilities
-        ]
-    )
+    of_all = prediction.mean, prediction.quantiles(probabilities, noise=noise)
+    mean, quantiles = of_all if prediction.one_output else (values[..., output] for values in of_all)
+    return mean, quantiles

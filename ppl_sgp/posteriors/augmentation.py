@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import warnings
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import jax
 import numpy as np
@@ -149,7 +149,16 @@ class AugmentedPrediction(WeightPrediction):
 
     def sample_draws(self, key: jax.Array, indices: np.ndarray, noise: bool | None = None) -> np.ndarray:
         """Refused: each row is predicted by a model of its own."""
-        raise ValueError("An augmented prediction has no joint draws over rows; predict without `augment` for those.")
+        self._refuse("sample")
+
+    def _joint(self, noise: bool, owner: str) -> NoReturn:
+        self._refuse(owner)
+
+    def _refuse(self, owner: str) -> NoReturn:
+        raise ValueError(
+            f"{owner}: an augmented prediction has no joint draws over rows, as each is predicted by a model of its "
+            "own; predict without `augment` for those."
+        )
 
 
 def _products(draws: WeightDraws, Phi: np.ndarray, cross: np.ndarray) -> np.ndarray:

@@ -7,6 +7,7 @@ With ``K + σ²Ω⁻¹ = σ²Ω^-½ LLᵀ Ω^-½`` and ``d = (K + σ²Ω⁻¹)�
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import jax
@@ -26,6 +27,7 @@ from .functions import (
     mapped,
     require_resolved,
 )
+from .joint import JointMoments
 from .site_draws import KernelParameters
 
 
@@ -48,6 +50,14 @@ class ExactDraws(FactoredDraws):
         """Means and variances of f at inputs (k, d), (b, q, k) each. O(n² k) a draw."""
         mean, variance = mapped(_moments, self.shared, self.factors, rows)
         return np.asarray(mean), np.asarray(variance)
+
+    def joint(self, rows: np.ndarray) -> Iterator[JointMoments]:
+        """Means and covariances of f at inputs (k, d), a draw after the other. O(n² k + n k² + k³) a draw."""
+        for index in range(len(self.noise_scale)):
+            one = self.take(slice(index, index + 1)).factors
+            mean, covariance = (np.asarray(each)[0] for each in mapped(_joint_moments, self.shared, one, rows))
+            root = np.stack([covariance_root(each, np.zeros(len(each))) for each in covariance])
+            yield JointMoments(mean, np.broadcast_to(root, (len(mean), *root.shape[1:])), np.zeros_like(mean))
 
     def left_out(self, rows: np.ndarray) -> Moments:
         """Residuals and variances of training rows of these numbers given all others. O(n³) a draw."""

@@ -18,6 +18,7 @@ import numpy as np
 
 from .._internal.batching import full_precision
 from ..evidence import exact
+from .joint import JointMoments
 from .site_draws import SiteDraws
 
 #: Moments of f at some rows, (b, q, rows) each.
@@ -40,6 +41,9 @@ class FunctionDraws(Protocol):
 
     def moments(self, rows: Any) -> Moments:
         """Means and variances of f at rows."""
+
+    def joint(self, rows: Any) -> Iterator[JointMoments]:
+        """Means and covariances of f at rows, a draw after the other."""
 
     def left_out(self, rows: Any) -> Moments:
         """Residuals of training rows and their predictive variances, noise included, given all other rows."""

@@ -5,6 +5,7 @@ A draw is a Gaussian of the weights of its own whitened features; see :mod:`~ppl
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cached_property, partial
 from typing import Any, NamedTuple
 
@@ -31,6 +32,7 @@ from .functions import (
     mapped,
     require_resolved,
 )
+from .joint import JointMoments
 from .mixture import row_blocks
 from .prediction import Prediction
 from .site_draws import InducingParameters, SiteDraws
@@ -91,6 +93,22 @@ class InducingDraws(FactoredDraws):
         """Means and variances of f, (b, q, k) each. O(m² k) a draw; PIC O(b³ + b² m) more a block of b rows."""
         mean, variance, lacking = rows.mapped(_moments, self.factors)
         return mean, np.broadcast_to(variance + float(rows.residual) * lacking, mean.shape)
+
+    def joint(self, rows: NewRows) -> Iterator[JointMoments]:
+        """Means and covariances of f, a draw after the other: of FITC what the points lack is of each row alone."""
+        independent = self.shared == "fitc" or not rows.residual
+        function = _independent_moments if independent else _joint_moments
+        for index in range(len(self.noise_scale)):
+            mean, known, lacking = (
+                each[0] for each in rows.mapped(function, self.take(slice(index, index + 1)).factors)
+            )
+            root, own = _of_each(known.swapaxes(1, 2), mean), np.zeros_like(mean)
+            if independent:
+                own = own + float(rows.residual) * lacking
+            else:
+                roots = np.stack([covariance_root(each, np.zeros(len(each))) for each in lacking])
+                root = np.concatenate([root, _of_each(roots, mean)], axis=2)
+            yield JointMoments(mean, root, own)
 
     def left_out(self, rows: LeftOut | LeftOutOfBlocks) -> Moments:
         """Residuals and variances of training rows given all others, points kept. O(m²) a row and draw."""

@@ -9,12 +9,19 @@ from typing import Any
 
 import jax
 import numpy as np
+import xarray as xr
 from scipy.special import logsumexp
 
 from .._internal import checks
+from .._internal.shown import Shown
+from .mixture_quantiles import gaussian_quantiles, tails
+from .rows_dataset import rows_dataset
+
+#: Arrays of the size of a block's moments (draws, rows) that quantiles need at once.
+QUANTILE_ARRAYS = 8
 
 
-class MixturePrediction(abc.ABC):
+class MixturePrediction(Shown, abc.ABC):
     """A posterior predictive whose rows are mixtures of Gaussians. With q outputs, arrays end in an axis q.
 
     Moments are computed when first asked for. The variance of a new y is ``variance + noise_variance``.
@@ -66,6 +73,11 @@ class MixturePrediction(abc.ABC):
         """Variance of f, shape (n_new,)."""
         return self.shaped(self.row_moments[1])
 
+    @property
+    def std(self) -> np.ndarray:
+        """Standard deviation of f, shape (n_new,). That of a new y is larger: see :meth:`interval`."""
+        return np.sqrt(self.variance)
+
     @cached_property
     def row_moments(self) -> tuple[np.ndarray, np.ndarray]:
         """Mean and variance of f at each new row, shape (q, n_new) each."""
@@ -90,6 +102,59 @@ class MixturePrediction(abc.ABC):
         noise = self._with_noise(noise)
         for rows in row_blocks(self.num_rows, self.rows_at_once(arrays)):
             yield rows, *self.gaussians(rows, noise)
+
+    def quantiles(self, probabilities: Any, *, noise: bool | None = None) -> np.ndarray:
+        """Quantiles of the mixture over draws, at each new row.
+
+        By bracketing of its distribution function, some ten evaluations of O(S) for each, to 1e-8 of the smallest
+        standard deviation among the S components.
+
+        :param probabilities: between 0 and 1, shape (p,).
+        :param noise: of a new y; if false, of f. Default: of y where there is noise.
+        :return: shape (p,) + that of :attr:`mean`.
+        :raises ValueError: for other probabilities.
+        """
+        wanted = checks.probabilities("probabilities", np.atleast_1d(probabilities), "quantiles")
+        found = np.empty((len(wanted), self.num_outputs, self.num_rows))
+        for rows, mean, variance in self.components(noise, QUANTILE_ARRAYS):
+            found[..., rows] = gaussian_quantiles(wanted, mean, np.sqrt(variance), self.component_weights)
+        return self.shaped(found)
+
+    def interval(self, probability: float = 0.9, *, noise: bool | None = None) -> np.ndarray:
+        """Ends of the equal-tailed interval of the mixture over draws, at each new row: two :meth:`quantiles`.
+
+        :param probability: of the interval.
+        :param noise: of a new y; if false, of f. Default: of y where there is noise.
+        :return: lower and upper ends, shape (2,) + that of :attr:`mean`.
+        :raises ValueError: if ``probability`` is not between 0 and 1.
+        """
+        return self.quantiles(tails(probability, "interval"), noise=noise)
+
+    def to_xarray(
+        self, probabilities: Any = (), *, noise: bool | None = None, coords: dict[str, Any] | None = None
+    ) -> xr.Dataset:
+        """Moments and quantiles as a dataset, over ``new_obs`` and, of several outputs, ``output``.
+
+        :param probabilities: of the quantiles that are wanted, if any, shape (p,).
+        :param noise: whether quantiles are of a new y, as :meth:`quantiles` takes it.
+        :param coords: labels by dimension, such as ``{"new_obs": dates}``; default numbers.
+        :return: ``mean``, ``variance`` and ``std`` of f, ``noise_variance`` and, if wanted, ``quantiles``
+            (probability, new_obs, …).
+        """
+        found = {"mean": self.mean, "variance": self.variance, "std": self.std}
+        quantiles = self.quantiles(probabilities, noise=noise) if len(probabilities) else None
+        result = rows_dataset(found, quantiles, probabilities, coords)
+        if self.has_noise:
+            result["noise_variance"] = (() if self.one_output else ("output",), self.noise_variance)
+        return result
+
+    def facts(self) -> dict[str, Any]:
+        """The sizes of the prediction."""
+        return {
+            "num_rows": self.num_rows,
+            "num_outputs": self.num_outputs,
+            "num_components": len(self.component_weights),
+        }
 
     def log_density(self, y_new: Any) -> np.ndarray:
         """Log predictive density of each new observation, of the mixture.

@@ -8,15 +8,18 @@ from typing import Any
 
 import jax
 import numpy as np
+import xarray as xr
 from scipy.special import logsumexp
 
 from .._internal import checks
 from .._internal.random import host_generator, random_key
+from .._internal.shown import Shown
 from . import questions
 from .mixture import row_blocks
-from .mixture_quantiles import continuous_quantiles, discrete_quantiles
+from .mixture_quantiles import continuous_quantiles, discrete_quantiles, tails
 from .outcomes import Outcomes
 from .questions import Question
+from .rows_dataset import rows_dataset
 
 #: The most probabilities of a row that are tabulated.
 MOST_VALUES = 100_000
@@ -24,7 +27,7 @@ MOST_VALUES = 100_000
 FIRST_DRAWS = 50
 
 
-class OutcomePrediction:
+class OutcomePrediction(Shown):
     """A posterior predictive of y of any likelihood; made by :func:`~ppl_sgp.predict`.
 
     Of each row it is the mixture, over posterior draws, of the likelihood averaged over f: by quadrature where f given
@@ -72,6 +75,11 @@ class OutcomePrediction:
     def variance(self) -> np.ndarray:
         """Variance of y, in its shape: of the likelihood, of f and of the draws."""
         return self._moments[1]
+
+    @property
+    def std(self) -> np.ndarray:
+        """Standard deviation of y, in its shape."""
+        return np.sqrt(self.variance)
 
     @cached_property
     def _moments(self) -> tuple[np.ndarray, np.ndarray]:
@@ -166,6 +174,31 @@ class OutcomePrediction:
                 "`np.quantile(prediction.sample(key, 4000), probabilities, axis=0)`."
             )
         return np.stack([continuous_quantiles(self.distribution_function, p, drawn) for p in wanted])
+
+    def interval(self, probability: float = 0.9) -> np.ndarray:
+        """Ends of the equal-tailed interval of y: two :meth:`quantiles`. Of counts both ends are part of it.
+
+        :param probability: of the interval; of counts it has at least that.
+        :return: lower and upper ends, shape (2,) + that of y.
+        :raises ValueError: if ``probability`` is not between 0 and 1.
+        """
+        return self.quantiles(tails(probability, "interval"))
+
+    def to_xarray(self, probabilities: Any = (), *, coords: dict[str, Any] | None = None) -> xr.Dataset:
+        """Moments and quantiles of y as a dataset, over ``new_obs`` and, of several outputs, ``output``.
+
+        :param probabilities: of the quantiles that are wanted, if any, shape (p,).
+        :param coords: labels by dimension, such as ``{"new_obs": dates}``; default numbers.
+        :return: ``mean``, ``variance``, ``std`` and, if wanted, ``quantiles`` (probability, new_obs, …).
+        :raises ValueError: for classes, which have no moments: ask for :attr:`probabilities`.
+        """
+        found = {"mean": self.mean, "variance": self.variance, "std": self.std}
+        quantiles = self.quantiles(probabilities) if len(probabilities) else None
+        return rows_dataset(found, quantiles, probabilities, coords)
+
+    def facts(self) -> dict[str, Any]:
+        """The sizes of the prediction."""
+        return {"num_rows": self.num_rows, "num_draws": len(self.component_weights)}
 
     def sample(self, key: jax.Array, num_samples: int = 1) -> np.ndarray:
         """Joint draws of y at all new inputs: of the posterior, then of f, then of y.

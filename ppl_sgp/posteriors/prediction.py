@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -10,6 +11,7 @@ import numpy as np
 from .._internal import checks
 from .._internal.random import host_generator, random_key
 from .functions import FunctionPosteriors
+from .joint import JointMoments, mixture_covariance, mixture_joint_density
 from .mixture import MixturePrediction
 
 
@@ -79,6 +81,48 @@ class Prediction(MixturePrediction):
         """Mean and variance (b, q, rows) of f at these rows."""
         return draws.moments(given)
 
+    def covariance(self, *, noise: bool = False) -> np.ndarray:
+        """Covariance of f between all new rows, of the mixture over draws; its diagonal is :attr:`variance`.
+
+        O(n_new m (n_new + m)) a draw; of an exact GP O(n_new³ + n²n_new).
+
+        :param noise: of new y instead.
+        :return: shape (n_new, n_new), or (n_new, n_new, q).
+        :raises ValueError: where a covariance of that size would exceed ``max_memory``.
+        """
+        found = mixture_covariance(self._joint(self._with_noise(noise), "covariance"), self.component_weights)
+        return found[0] if self._one_output else np.moveaxis(found, 0, -1)
+
+    def joint_log_density(self, y_new: Any) -> float:
+        """Log predictive density of all new observations together, of the mixture over draws.
+
+        :meth:`log_density` takes rows one by one; together they share f, the hyperparameters, and so their errors.
+
+        :param y_new: observations, shape of :attr:`mean`.
+        :return: log density in nats.
+        :raises ValueError: if the shape differs, or values are not finite.
+        """
+        y_rows = self.observations("y_new", y_new, "joint_log_density")
+        draws = self._joint(self._with_noise(True), "joint_log_density")
+        return mixture_joint_density(y_rows, draws, self.component_weights)
+
+    def _joint(self, noise: bool, owner: str) -> Iterator[tuple[JointMoments, np.ndarray]]:
+        """The Gaussian of f at all new rows, and variances of noise (q, rows), of each draw."""
+        self._require_memory(owner)
+        given = self._at(slice(None))
+        for draws in self._functions.batches():
+            for moments, scale in zip(draws.joint(given), draws.noise_scale, strict=True):
+                yield moments, float(noise) * scale[:, None] ** 2 / self._row_weights
+
+    def _require_memory(self, owner: str) -> None:
+        needed = 24 * self.num_rows**2
+        if needed > self._max_memory:
+            raise ValueError(
+                f"{owner}: a covariance of {self.num_rows} rows takes {needed / 1e9:.1f} GB, over `max_memory` = "
+                f"{self._max_memory / 1e9:.1f} GB. Predict at fewer rows at a time, or raise `max_memory`; means, "
+                "variances and densities of single rows need no covariance."
+            )
+
     def sample(self, key: jax.Array, num_samples: int = 1, noise: bool | None = None) -> np.ndarray:
         """Joint draws at all new inputs: hyperparameters from the draws, then the function, then noise.
 
@@ -110,13 +154,7 @@ class Prediction(MixturePrediction):
 
     def _joint_draws(self, rng: np.random.Generator, indices: np.ndarray, noise: np.ndarray) -> np.ndarray:
         """Joint draws (s, q, rows), with noise of so many times the noise variance, (rows,)."""
-        needed = 24 * self.num_rows**2
-        if needed > self._max_memory:
-            raise ValueError(
-                f"sample: joint draws at {self.num_rows} rows take a covariance of {needed / 1e9:.1f} GB, over "
-                f"`max_memory` = {self._max_memory / 1e9:.1f} GB. Predict at fewer rows at a time, or raise "
-                "`max_memory`; means, variances and densities need no covariance."
-            )
+        self._require_memory("sample")
         given, size = self._at(slice(None)), self._functions.draws_at_once
         chosen = (self._functions.take(indices[start : start + size]) for start in range(0, len(indices), size))
         return np.concatenate([draws.sample(rng, given, noise) for draws in chosen])

@@ -18,6 +18,7 @@ from ..bases.basis import Basis
 from ..bases.fourier import FEW_FEATURES
 from ..statistics.statistics import SufficientStatistics
 from .functions import ComputedPosteriors, FunctionPosteriors, require_finite, require_resolved
+from .joint import JointMoments
 from .site_draws import SiteDraws, WeightParameters
 
 
@@ -61,6 +62,13 @@ class WeightDraws(NamedTuple):
         """Mean and variance of f at rows, of features and what the basis lacks there."""
         Phi, lacking = rows
         return self.mean(Phi), self.variance(Phi) + self.residual_amplitude @ lacking
+
+    def joint(self, rows: tuple[np.ndarray, np.ndarray]) -> Iterator[JointMoments]:
+        """Means and covariances of f at rows, a draw after the other. O(k m²) a draw."""
+        Phi, lacking = rows
+        for loc, factor, amplitude in zip(self.loc, self.factor, self.residual_amplitude, strict=True):
+            root = Phi * factor[:, None, :] if self.independent else Phi @ factor
+            yield JointMoments(loc @ Phi.T, root, amplitude @ lacking)
 
     def left_out(self, rows: TrainingFeatures) -> tuple[np.ndarray, np.ndarray]:
         """Residuals and variances of training rows given all others, (b, q, k) each."""

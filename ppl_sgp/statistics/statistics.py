@@ -10,6 +10,7 @@ import numpy as np
 
 from .._internal import checks
 from .._internal.pytree import rebuild, same_tree
+from .._internal.shown import Shown
 from ..bases.basis import Basis
 from ..bases.rotated import RotatedBasis
 from ..priors import WeightPrior
@@ -32,7 +33,7 @@ KINDS: dict[str, Any] = {}
 
 
 @jax.tree_util.register_pytree_with_keys_class
-class SufficientStatistics:
+class SufficientStatistics(Shown):
     """n rows seen through a frozen basis, compressed without loss (Evans 2022, section 5.2).
 
     Make one with :func:`~ppl_sgp.sufficient_statistics`. Everything is float64 NumPy on the host;
@@ -174,11 +175,10 @@ class SufficientStatistics:
         rank = self.compressed.rank
         return int(rank) if checks.is_concrete(rank) and np.ndim(rank) == 0 else rank
 
-    def __repr__(self) -> str:
-        return (
-            f"SufficientStatistics(num_rows={self.num_rows}, num_features={self.num_features}, rank={self.rank}, "
-            f"num_outputs={self.num_outputs}, evidence={self.evidence_cost!r})"
-        )
+    def facts(self) -> dict[str, Any]:
+        """The sizes of the statistics, and the order of what an evidence costs."""
+        sizes = ("num_rows", "num_features", "rank", "num_outputs")
+        return {**{name: getattr(self, name) for name in sizes}, "evidence": self.evidence_cost}
 
     def __add__(self, other: Any) -> SufficientStatistics:
         """Statistics of the rows of both, for one and the same basis. O(m²)."""

@@ -8,7 +8,7 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 
-from ppl_sgp.inference.curvature import WIDEST, laplace_draws
+from ppl_sgp.inference.curvature import WIDEST, laplace_deviations, laplace_draws
 
 pytestmark = pytest.mark.float64_only
 PRECISION = np.array([[5.0, 2.0], [2.0, 3.0]])
@@ -31,3 +31,10 @@ def test_draws_have_the_mean_and_the_covariance(scale, rng):
     flat = WIDEST**2 * np.eye(2)  # of a density that says nothing
     expected = np.linalg.inv(PRECISION) if scale == 1.0 else flat
     np.testing.assert_allclose(np.cov(z), expected, atol=0.1 * np.max(expected))
+
+
+def test_deviations_are_in_the_units_of_the_sites():
+    found = laplace_deviations(normal, jnp.asarray(PRECISION), {"a": jnp.exp(1.0), "b": jnp.asarray(2.0)})
+    covariance = np.linalg.inv(PRECISION)
+    np.testing.assert_allclose(found["a"], np.e * np.sqrt(covariance[0, 0]), rtol=1e-9)  # da = a d(log a)
+    np.testing.assert_allclose(found["b"], np.sqrt(covariance[1, 1]), rtol=1e-9)

@@ -57,6 +57,32 @@ def test_reports_its_own_numbers(fit, problem, x64):
     assert fit.message
 
 
+@pytest.mark.float64_only
+def test_summary_has_the_curvature_of_the_dense_objective(fit, problem):
+    table = fit.summary(MODEL, problem.statistics)
+    at = np.array([float(fit.values[name]) for name in NAMES])
+    # Central second differences: steps of 1e-3 of the values leave 1e-6 of truncation and 1e-8 of rounding.
+    steps = 1e-3 * np.diag(at)
+    signs = ((1, 1), (1, -1), (-1, 1), (-1, -1))
+    curvature = np.empty((3, 3))
+    for i, j in np.ndindex(3, 3):
+        values = [s * t * float(problem.log_joint(*(at + s * steps[i] + t * steps[j]))) for s, t in signs]
+        curvature[i, j] = sum(values) / (4 * steps[i, i] * steps[j, j])
+    expected = np.sqrt(np.diag(np.linalg.inv(-curvature)))
+    np.testing.assert_allclose(table.loc[list(NAMES), "std"], expected, rtol=1e-3)
+    np.testing.assert_array_equal(table.loc[list(NAMES), "value"], at)
+
+
+def test_summary_without_a_model_lists_every_number():
+    values = {"b": jnp.asarray([1.0, 2.0]), "a": jnp.asarray(3.0)}
+    point = evidence_fit.EvidenceFit(values, 1.23456, 2.0, True, "done", 3)
+    assert point.summary()["value"].to_dict() == {"b[0]": 1.0, "b[1]": 2.0, "a": 3.0}
+    assert repr(point) == "EvidenceFit(log_evidence=1.235, converged=True, b=[1., 2.], a=3)"
+    assert "log_evidence" in point._repr_html_()
+    with pytest.raises(ValueError, match="summary: pass both"):
+        point.summary(MODEL)
+
+
 def test_more_starts_reach_the_same_maximum(fit, problem, x64):
     again = sgp.fit_evidence(MODEL, problem.statistics, key=jax.random.key(1), num_starts=3)
     assert again.num_evaluations > fit.num_evaluations

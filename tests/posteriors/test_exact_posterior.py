@@ -229,7 +229,7 @@ def test_what_has_no_answer_is_refused(posterior, rows, X_new):
     ):
         with pytest.raises(ValueError, match=message):
             refused()
-    with pytest.raises(ValueError, match="joint draws at 7 rows.*fewer rows"):
+    with pytest.raises(ValueError, match="sample: a covariance of 7 rows.*fewer rows"):
         sgp.posterior(MODEL, DRAWS, rows, max_memory=1000).predict(X_new).sample(jax.random.key(0))
     stats = sgp.sufficient_statistics(sgp.LinearBasis(2), rows.X, rows.y)
     with pytest.raises(ValueError, match="rows from sgp.rows.*sgp.models.basis_gp"):

@@ -13,6 +13,7 @@ from .._internal import checks
 from ..bases.fourier import FourierBasis
 from ..bases.rotated import RotatedBasis
 from ..priors import WeightPrior
+from ..statistics.grouped import GroupedStatistics
 from ..statistics.kept_rows import ChunkedRows, Rows
 from ..statistics.statistics import SufficientStatistics
 
@@ -113,8 +114,10 @@ def check_outputs(owner: str, data: Data, any_mean: bool = False) -> None:
         )
 
 
-def mean_and_spread(data: Data) -> tuple[Any, Any] | None:
-    """Mean and standard deviation of each output, shape () or (q,). Of weighted rows not known."""
+def mean_and_spread(data: Data | GroupedStatistics) -> tuple[Any, Any] | None:
+    """Mean and standard deviation of each output, shape () or (q,). Of weighted rows and of groups not known."""
+    if isinstance(data, GroupedStatistics):
+        return None
     if not isinstance(data, SufficientStatistics):
         return None if data.row_weights is not None else (data.y.mean(axis=0), data.y.std(axis=0))
     moments = data.moments
@@ -124,7 +127,7 @@ def mean_and_spread(data: Data) -> tuple[Any, Any] | None:
     return mean, np.sqrt(np.maximum(moments.sum_squares / moments.num_rows - mean**2, 0))
 
 
-def mean_excess(data: Data) -> tuple[float, float] | None:
+def mean_excess(data: Data | GroupedStatistics) -> tuple[float, float] | None:
     """Mean and standard deviation of y, if a GP of mean zero follows that mean badly. Of weighted rows not known."""
     known = mean_and_spread(data)
     if known is None or not np.any(np.abs(known[0]) > MOST_MEAN * known[1]):

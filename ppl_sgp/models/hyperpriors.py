@@ -17,7 +17,7 @@ from ..statistics.grouped import GroupedStatistics
 from ..statistics.kept_rows import ChunkedRows, Rows
 from ..statistics.statistics import SufficientStatistics
 
-Data = SufficientStatistics | Rows | ChunkedRows
+Data = SufficientStatistics | GroupedStatistics | Rows | ChunkedRows
 
 #: Mean of y in units of its standard deviation that a GP of mean zero can follow.
 MOST_MEAN = 2.0
@@ -114,7 +114,7 @@ def check_outputs(owner: str, data: Data, any_mean: bool = False) -> None:
         )
 
 
-def mean_and_spread(data: Data | GroupedStatistics) -> tuple[Any, Any] | None:
+def mean_and_spread(data: Data) -> tuple[Any, Any] | None:
     """Mean and standard deviation of each output, shape () or (q,). Of weighted rows and of groups not known."""
     if isinstance(data, GroupedStatistics):
         return None
@@ -127,7 +127,7 @@ def mean_and_spread(data: Data | GroupedStatistics) -> tuple[Any, Any] | None:
     return mean, np.sqrt(np.maximum(moments.sum_squares / moments.num_rows - mean**2, 0))
 
 
-def mean_excess(data: Data | GroupedStatistics) -> tuple[float, float] | None:
+def mean_excess(data: Data) -> tuple[float, float] | None:
     """Mean and standard deviation of y, if a GP of mean zero follows that mean badly. Of weighted rows not known."""
     known = mean_and_spread(data)
     if known is None or not np.any(np.abs(known[0]) > MOST_MEAN * known[1]):

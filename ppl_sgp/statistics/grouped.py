@@ -105,6 +105,24 @@ class GroupedStatistics:
         return (self.moments.sum_squares / self.moments.num_rows) ** 0.5
 
     @property
+    def output_scale(self) -> Any:
+        """Root mean square of y about zero over all groups."""
+        return (self.moments.sum_squares.sum() / self.moments.num_rows.sum()) ** 0.5
+
+    @property
+    def input_scale(self) -> Any:
+        """Standard deviation of each input over the rows of all groups, shape (d,); zero for one that never varies."""
+        n, means = self.moments.num_rows, self.moments.x_mean
+        deviations = means - (n @ means / n.sum())[None, :]
+        lower, upper = self.input_range
+        return ((self.moments.x_square.sum(axis=0) + n @ deviations**2) / n.sum()) ** 0.5 * (upper > lower)
+
+    @property
+    def has_noise(self) -> bool:
+        """Whether models of these statistics have a noise scale."""
+        return True
+
+    @property
     def observed(self) -> Any:
         """The compressed data of all groups in a row: the value of the site, shape (G (k + 1),)."""
         return self.compressed.projection.reshape(-1)

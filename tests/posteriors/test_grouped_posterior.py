@@ -158,3 +158,51 @@ def test_type_ii_and_report_take_groups(rows, basis):
     assert fit.converged
     posterior = sgp.posterior(one_function, fit, statistics)
     assert "out of domain" in [finding.check for finding in sgp.report(posterior, statistics, X_new=[[9.0]]).findings]
+
+
+@pytest.mark.relaxed_promotion  # NumPyro's LKJCholesky multiplies integers by floats
+def test_ready_model_is_the_site_with_its_priors(rows, basis):
+    X, y, _ = rows
+    statistics = sgp.output_statistics(basis, X, y, names=NAMES)
+    L = np.array([[1.0, 0.0], [0.6, 0.8]])
+    values = {"lengthscale": np.float64(0.3), "amplitude": np.array([1.0, 0.5]), "correlation_factor": L}
+    ready = sgp.models.coregionalised(sgp.Matern52, noise_scale=np.array([0.1, 0.3]), concentration=2.0)
+    density, trace = numpyro.infer.util.log_density(ready, (statistics,), {}, values)
+    mixing = values["amplitude"][:, None] * L
+    site = sgp.GroupedGP(statistics, basis.weight_prior(sgp.Matern52(0.3)), np.array([0.1, 0.3]), mixing)
+    rms = np.sqrt(np.nanmean(y**2, axis=0))
+    known = np.isfinite(y)
+    spread = np.concatenate([X[known[:, k], 0] for k in range(2)]).std()
+    prior = (
+        dist.LogNormal(np.log(spread / 2), 1.0).log_prob(0.3)
+        + dist.LogNormal(np.log(rms), 1.0).log_prob(values["amplitude"]).sum()
+        + dist.LKJCholesky(2, 2.0).log_prob(L)
+    )
+    np.testing.assert_allclose(density, site.log_prob(statistics.observed) + prior, rtol=1e-10)
+    np.testing.assert_allclose(trace["correlation"]["value"], L @ L.T, rtol=1e-12)
+    draws = {name: value[None] for name, value in values.items()}
+    draws["correlation_factor"] = L[None]
+    assert sgp.posterior(ready, draws, statistics).predict(X[:3]).mean.shape == (3, 2)
+    assert ready.kernel_at(values, output=1).amplitude == 0.5
+    with pytest.raises(ValueError, match="two or more outputs"):
+        ready(statistics.group("north"))
+    with pytest.raises(ValueError, match="concentration"):
+        sgp.models.coregionalised(concentration=-1.0)
+
+
+@pytest.mark.end_to_end
+@pytest.mark.relaxed_promotion
+def test_chains_find_the_correlation_of_outputs_of_which_some_are_missing(basis):
+    rng = np.random.default_rng(5)
+    X = rng.uniform(0, 1, (300, 1))
+    f = np.sin(7 * X[:, 0]) + X[:, 0]
+    y = np.stack([f, 2 * f], axis=1) + np.array([0.05, 0.3]) * rng.normal(size=(300, 2))
+    y[rng.uniform(size=y.shape) < 0.3] = np.nan
+    statistics = sgp.output_statistics(basis, X, y)
+    mcmc = numpyro.infer.MCMC(
+        numpyro.infer.NUTS(sgp.models.coregionalised(sgp.Matern52)), num_warmup=300, num_samples=300, progress_bar=False
+    )
+    mcmc.run(random.key(0), statistics)
+    samples = mcmc.get_samples()
+    assert np.quantile(samples["correlation"][:, 0, 1], 0.1) > 0.5
+    np.testing.assert_allclose(samples["noise_scale"].mean(axis=0), [0.05, 0.3], rtol=0.15)

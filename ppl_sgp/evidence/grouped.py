@@ -16,6 +16,7 @@ float64 only: forming H squares the condition number.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import jax
@@ -23,6 +24,8 @@ import jax.numpy as jnp
 from jax.scipy.linalg import cho_solve, solve_triangular
 
 from .._internal.batching import full_precision
+from .._internal.constants import constant
+from .._internal.pytree import rebuild
 from ..priors import WeightPrior
 from ..statistics.grouped import GroupedStatistics
 from .scaled import cholesky
@@ -39,7 +42,8 @@ def evaluate(
     :param mixing: L, shape (G, p).
     :param observed: c and rss of all groups, shape (G (k + 1),).
     """
-    dtype, compressed = noise_scale.dtype, statistics.compressed
+    dtype, statistics = noise_scale.dtype, _constants(statistics)
+    compressed = statistics.compressed
     data = jnp.asarray(observed, dtype).reshape(compressed.projection.shape)
     c, rss = data[:, :-1], data[:, -1]
     R = jnp.asarray(compressed.factor, dtype)
@@ -79,6 +83,19 @@ def posterior_factors(
         u = cho_solve((P, True), b.reshape(-1)).reshape(b.shape)
         root = solve_triangular(P, jnp.eye(len(P), dtype=dtype), lower=True).T.reshape(*b.shape, -1)
         return mean[None, :] + mixing @ u @ F.T, jnp.einsum("ac,kj,jci->kai", F, mixing, root)
+
+
+def _constants(statistics: GroupedStatistics) -> GroupedStatistics:
+    """The same, but differentiating in anything but the observed data is refused."""
+    held = {name: jax.tree.map(_held, getattr(statistics, name)) for name in ("moments", "compressed")}
+    return rebuild(GroupedStatistics, {**vars(statistics), **held})
+
+
+_held = functools.partial(
+    constant,
+    "GroupedGP: statistics are constants; a derivative in them was asked for, which is not defined. Differentiate in "
+    "the prior, the noise, the mixing or the observed data.",
+)
 
 
 def _whitened(statistics: GroupedStatistics, prior: WeightPrior, c: jax.Array, dtype: Any) -> tuple[jax.Array, ...]:

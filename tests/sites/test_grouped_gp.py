@@ -159,6 +159,14 @@ def test_eigenvalues_serve_all_outputs_as_one_factor_does():
     np.testing.assert_allclose(u.reshape(-1), np.linalg.solve(P, b.reshape(-1)), rtol=1e-11)
 
 
+@float64_only
+def test_statistics_are_constants(rows, basis):
+    X, y, _ = rows
+    statistics = sgp.output_statistics(basis, X, y)
+    with pytest.raises(ValueError, match="statistics are constants"):
+        jax.grad(site_evidence, allow_int=True)(statistics, parameters(MIXING))
+
+
 def test_float32_and_what_does_not_fit_are_refused(rows, basis):
     X, y, _ = rows
     statistics = sgp.output_statistics(basis, X, y)

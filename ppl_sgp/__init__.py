@@ -85,13 +85,15 @@ from .sites.compressed_normal import CompressedNormal
 from .sites.discrete_relaxation import DiscreteRelaxation
 from .sites.exact_gp import ExactGP
 from .sites.explicit_likelihood import ExplicitLikelihood, ExplicitRows, explicit_model, explicit_rows
+from .sites.grouped_gp import GroupedGP
 from .sites.inducing_gp import InducingGP
 from .sites.latent import LatentGP, latent
-from .sites.observe import observe, observe_exact, observe_inducing, observe_weights
+from .sites.observe import observe, observe_exact, observe_groups, observe_inducing, observe_weights
 from .sites.sparse_gp import SparseGP
 from .sites.whitening import whitened_weights
 from .statistics.checkpoint import CheckpointError
 from .statistics.from_data import ChunkError, sufficient_statistics
+from .statistics.grouped import GroupedStatistics, grouped_statistics, output_statistics
 from .statistics.groups import stack_statistics
 from .statistics.kept_rows import ChunkedRows, Rows, SpreadRows, rows
 from .statistics.statistics import SufficientStatistics
@@ -131,6 +133,8 @@ __all__ = [
     "FourierBasis",
     "GibbsRows",
     "GridEigenBasis",
+    "GroupedGP",
+    "GroupedStatistics",
     "HouseholderPrior",
     "ImportanceWeights",
     "InducingFit",
@@ -200,6 +204,7 @@ __all__ = [
     "fit_inducing",
     "fit_relevance_classifier",
     "fit_relevance_vectors",
+    "grouped_statistics",
     "importance_weights",
     "inducing_evidence",
     "inducing_upper_bound",
@@ -218,8 +223,10 @@ __all__ = [
     "models",
     "observe",
     "observe_exact",
+    "observe_groups",
     "observe_inducing",
     "observe_weights",
+    "output_statistics",
     "place",
     "plots",
     "posterior",

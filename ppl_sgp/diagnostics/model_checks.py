@@ -15,7 +15,7 @@ from ..bases.fourier import FEW_FEATURES
 from ..evidence import joint
 from ..models.hyperpriors import mean_and_spread, mean_excess
 from ..models.kernel_model import KernelModel
-from ..posteriors.observed_data import Data, input_range
+from ..posteriors.observed_data import COMPRESSED, Data, input_range
 from ..posteriors.posterior import Posterior
 from ..posteriors.site_draws import KernelParameters, MarginalParameters, SiteParameters
 from ..priors.members import single_priors
@@ -202,7 +202,7 @@ def domain_findings(data: Data, X_new: Any) -> Iterator[Finding]:
             f"{rows.sum()} of {len(rows)} rows of `X_new` lie outside the training inputs, most often in input {worst} "
             f"({lower[worst]:.4g} to {upper[worst]:.4g}).",
             _beyond(data.basis)
-            if isinstance(data, SufficientStatistics)
+            if isinstance(data, COMPRESSED)
             else "The GP returns to its prior there, within a lengthscale or two, and says what the kernel says.",
         )
 

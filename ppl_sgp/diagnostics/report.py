@@ -13,7 +13,7 @@ from ..evidence.inducing import IN_BLOCKS
 from ..expansion.compressed_likelihood import CompressedLikelihood
 from ..models.kernel_model import KernelModel
 from ..posteriors.arviz_compat import LEAST_DRAWS, pareto_k
-from ..posteriors.observed_data import input_dim, new_inputs, recipe_of
+from ..posteriors.observed_data import COMPRESSED, input_dim, new_inputs, recipe_of
 from ..posteriors.posterior import Posterior, posterior
 from ..posteriors.predict import prediction_inputs
 from ..posteriors.site_draws import InducingParameters, MarginalParameters
@@ -122,7 +122,7 @@ def report(
         X_new = new_inputs(data, X_new)
         X_new, _ = prediction_inputs(X_new, None, input_dim(data), "report")
     container, rows = None, None
-    if X is not None or not isinstance(data, SufficientStatistics):
+    if X is not None or not isinstance(data, COMPRESSED):
         # It checks the rows as well.
         container = of_run.to_arviz(X, y, row_weights=row_weights, offset=offset, predictive=False)
     if X is not None:
@@ -186,7 +186,7 @@ def _of_rows(posterior: Posterior) -> tuple[list[Finding], list[str]]:
     """What is wrong with the noise, or with inducing points, and what could not be checked of them."""
     parameters, rows = posterior.parameters(), posterior.data
     findings = [*noise_findings(rows, parameters.noise_scale)]
-    if isinstance(rows, SufficientStatistics) or not isinstance(parameters, InducingParameters):
+    if isinstance(rows, COMPRESSED) or not isinstance(parameters, InducingParameters):
         return findings, []
     if rows.num_outputs > 1 or parameters.method in IN_BLOCKS:
         return findings, [

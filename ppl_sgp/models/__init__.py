@@ -4,6 +4,8 @@ from ._additive import AdditiveGP as AdditiveGP
 from ._additive import additive as additive
 from ._basis_gp import BasisGP as BasisGP
 from ._basis_gp import basis_gp as basis_gp
+from ._coregionalised import CoregionalisedGP as CoregionalisedGP
+from ._coregionalised import coregionalised as coregionalised
 from ._discrete_weights import DiscreteWeights as DiscreteWeights
 from ._discrete_weights import discrete_weights as discrete_weights
 from ._exact_gp import ExactGPModel as ExactGPModel

@@ -13,10 +13,11 @@ from .._internal import checks
 from ..bases.fourier import FourierBasis
 from ..bases.rotated import RotatedBasis
 from ..priors import WeightPrior
+from ..statistics.grouped import GroupedStatistics
 from ..statistics.kept_rows import ChunkedRows, Rows
 from ..statistics.statistics import SufficientStatistics
 
-Data = SufficientStatistics | Rows | ChunkedRows
+Data = SufficientStatistics | GroupedStatistics | Rows | ChunkedRows
 
 #: Mean of y in units of its standard deviation that a GP of mean zero can follow.
 MOST_MEAN = 2.0
@@ -114,7 +115,9 @@ def check_outputs(owner: str, data: Data, any_mean: bool = False) -> None:
 
 
 def mean_and_spread(data: Data) -> tuple[Any, Any] | None:
-    """Mean and standard deviation of each output, shape () or (q,). Of weighted rows not known."""
+    """Mean and standard deviation of each output, shape () or (q,). Of weighted rows and of groups not known."""
+    if isinstance(data, GroupedStatistics):
+        return None
     if not isinstance(data, SufficientStatistics):
         return None if data.row_weights is not None else (data.y.mean(axis=0), data.y.std(axis=0))
     moments = data.moments

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..statistics.grouped import GroupedStatistics
 from ..statistics.kept_rows import ChunkedRows, Rows
 from ..statistics.rows import RowArrays
 from ..statistics.same_rows import require_same_rows
 from ..statistics.statistics import SufficientStatistics
 from ..tables.recipe import Recipe, inputs_of_table, rows_of_table
 
-Data = SufficientStatistics | Rows | ChunkedRows
+Data = SufficientStatistics | GroupedStatistics | Rows | ChunkedRows
+#: Data that are compressed through a basis.
+COMPRESSED = (SufficientStatistics, GroupedStatistics)
 
 
 def input_dim(data: Data) -> int:
     """The number of inputs d."""
-    return data.basis.input_dim if isinstance(data, SufficientStatistics) else data.input_dim
+    return data.basis.input_dim if isinstance(data, COMPRESSED) else data.input_dim
 
 
 def recipe_of(data: Data) -> Recipe | None:
     """What makes inputs of tables, if the basis has it."""
-    return data.basis.recipe if isinstance(data, SufficientStatistics) else None
+    return data.basis.recipe if isinstance(data, COMPRESSED) else None
 
 
 def new_inputs(data: Data, X_new: Any) -> Any:
@@ -40,11 +43,13 @@ def rows_in_memory(data: Rows | ChunkedRows) -> Rows:
 
 def training_rows(data: Data, X: Any, y: Any, row_weights: Any, owner: str) -> RowArrays:
     """Inputs, outputs and row weights that the data were made of; statistics have to be told them, rows know them."""
-    if not isinstance(data, SufficientStatistics):
+    if not isinstance(data, COMPRESSED):
         data = rows_in_memory(data)
         data.require_same(X, y, row_weights, owner)
         return data.X, data.y, data.row_weights
     X, y, row_weights = rows_of_table(recipe_of(data), X, y, row_weights)
     if X is None or y is None:
         raise ValueError(f"{owner}: statistics do not keep their rows; pass the training rows as `X` and `y`.")
+    if isinstance(data, GroupedStatistics):
+        return data.require_same_rows(X, y, row_weights, owner)
     return require_same_rows(data, X, y, row_weights, owner=owner)

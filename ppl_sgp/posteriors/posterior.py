@@ -72,8 +72,8 @@ class Posterior:
         """The statistics that the model observes; refused where it observes rows."""
         if not isinstance(self.data, SufficientStatistics):
             raise ValueError(
-                "This asks the basis and its statistics, and the model observes rows, which have neither: its GP "
-                "has its kernel itself. The rows are the posterior's `data`."
+                "This asks the basis and the statistics of all rows together, and the model observes rows, whose GP "
+                "has its kernel itself, or groups of rows. What it observes is the posterior's `data`."
             )
         return self.data
 

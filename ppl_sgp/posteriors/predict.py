@@ -12,7 +12,7 @@ from ..statistics.statistics import SufficientStatistics
 from .augmentation import Augmentation, AugmentedPrediction, NewCentres
 from .functions import FunctionPosteriors
 from .inducing import InducingPosteriors, InducingPrediction
-from .observed_data import Data
+from .observed_data import COMPRESSED, Data
 from .parts import PartialPrediction, chosen_parts
 from .prediction import Prediction
 from .runs import IN_PROGRAMS
@@ -36,7 +36,7 @@ def predict_with(
         raise ValueError("predict: `row_weights` are of noise, and a prediction of `parts` has none; leave them out.")
     X_new, omega = prediction_inputs(X_new, row_weights, functions.input_dim)
     common = (functions, X_new, omega, np.ndim(data.output_scales) == 0, max_memory)
-    if not isinstance(functions, WeightPosteriors) or not isinstance(data, SufficientStatistics):
+    if not isinstance(functions, WeightPosteriors) or not isinstance(data, COMPRESSED):
         if augment is not None or parts is not None:
             raise ValueError(
                 "predict: `augment` and `parts` are of features of a basis, and this posterior has none. Leave them "
@@ -48,6 +48,8 @@ def predict_with(
     if augment is not None and parts is not None:
         raise ValueError("predict: the feature that `augment` adds belongs to no part; pass `augment` or `parts`.")
     if augment is not None:
+        if not isinstance(data, SufficientStatistics):
+            raise ValueError("predict: `augment` is for statistics of one group; leave it out for groups of rows.")
         centres = NewCentres(augment, data, max_memory)
         return AugmentedPrediction(*common, centres=centres, residual_variance=residual_variance)
     if parts is not None:

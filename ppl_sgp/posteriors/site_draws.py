@@ -14,15 +14,18 @@ import numpy as np
 
 from .._internal.compiled import Compiled
 from .._internal.pytree import pytree_dataclass, static
+from ..evidence import grouped
 from ..evidence.weight_posterior import posterior_factors
 from ..kernels import Kernel
 from ..priors import WeightPrior
 from ..sites.compressed_normal import CompressedNormal
 from ..sites.exact_gp import ExactGP
 from ..sites.explicit_likelihood import ExplicitLikelihood
+from ..sites.grouped_gp import GroupedGP
 from ..sites.inducing_gp import InducingGP
 from ..sites.sparse_gp import SparseGP
 from ..sites.tracing import ObservedSite, observed_sites, trace_at
+from ..statistics.grouped import GroupedStatistics
 from ..statistics.statistics import SufficientStatistics
 from .model_outcomes import ModelOutcomes
 from .outcomes import Outcomes
@@ -45,7 +48,7 @@ class WeightParameters(SiteParameters):
     """Of a site over compressed data."""
 
     @abc.abstractmethod
-    def weights(self, statistics: SufficientStatistics) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
+    def weights(self, statistics: Any) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
         """Of one draw: mean and factor of the weights' posterior, squared residual amplitudes, effective share."""
 
 
@@ -93,6 +96,21 @@ class GivenJointParameters(WeightParameters):
 
 
 @pytree_dataclass
+class GroupedParameters(WeightParameters):
+    """Of :class:`~ppl_sgp.GroupedGP`, whose groups see functions mixed of the same latent ones."""
+
+    prior: WeightPrior
+    noise_scale: Any
+    mixing: Any
+
+    def weights(self, statistics: GroupedStatistics) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
+        """Those of the function that each group sees."""
+        loc, factor = grouped.posterior_factors(statistics, self.prior, self.noise_scale, self.mixing)
+        amplitude, share = _of_basis(statistics, self.prior)
+        return loc, factor, jnp.sum(self.mixing**2, axis=1)[:, None] * amplitude[None, :], share
+
+
+@pytree_dataclass
 class KernelParameters(SiteParameters):
     """Of :class:`~ppl_sgp.ExactGP`, which has its kernel itself."""
 
@@ -109,7 +127,7 @@ class InducingParameters(KernelParameters):
     method: str = static()
 
 
-def _of_basis(statistics: SufficientStatistics, prior: WeightPrior) -> tuple[jax.Array, jax.Array]:
+def _of_basis(statistics: SufficientStatistics | GroupedStatistics, prior: WeightPrior) -> tuple[jax.Array, jax.Array]:
     return statistics.basis.residual_amplitude(prior), statistics.basis.effective_share(prior.log_variance)
 
 
@@ -255,6 +273,11 @@ def parameters_of(distribution: Any) -> SiteParameters:
 @parameters_of.register
 def _(distribution: SparseGP) -> SiteParameters:
     return MarginalParameters(distribution.prior, distribution.noise_scale)
+
+
+@parameters_of.register
+def _(distribution: GroupedGP) -> SiteParameters:
+    return GroupedParameters(distribution.prior, distribution.noise_scale, distribution.mixing)
 
 
 @parameters_of.register

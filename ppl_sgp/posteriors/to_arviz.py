@@ -9,9 +9,9 @@ import numpy as np
 import xarray as xr
 
 from .._internal.random import random_key
-from ..statistics.statistics import SufficientStatistics
+from ..statistics.grouped import GroupedStatistics
 from .arviz_compat import attach, container_of, taken
-from .observed_data import rows_in_memory
+from .observed_data import COMPRESSED, rows_in_memory
 
 if TYPE_CHECKING:
     from .posterior import Posterior
@@ -43,7 +43,7 @@ def container(
     dims: dict[str, list[str]] | None = None,
 ) -> Any:
     """The container of :meth:`Posterior.to_arviz`, which documents it."""
-    of_rows = not isinstance(posterior.data, SufficientStatistics)
+    of_rows = not isinstance(posterior.data, COMPRESSED)
     if of_rows:
         X, y, row_weights = _known_rows(posterior.data, X, y, row_weights)
     if (X is None) != (y is None):
@@ -57,8 +57,16 @@ def container(
     of_new = {"row_weights": row_weights_new, **(of_new or {})}
     if log_likelihood not in ("leave_one_out", "evidence"):
         raise ValueError(f"to_arviz: `log_likelihood` must be 'leave_one_out' or 'evidence'; got {log_likelihood!r}.")
-    features = {} if of_rows else dict(posterior.statistics.basis.feature_coords)
+    data = posterior.data
+    features = dict(data.basis.feature_coords) if isinstance(data, COMPRESSED) else {}
     names = {"feature": features.pop("feature")} if features else {}
+    if isinstance(data, GroupedStatistics):
+        if y is not None and np.isnan(np.asarray(y, dtype=np.float64)).any():
+            raise ValueError(
+                "to_arviz: `y` has outputs that are not known, and ArviZ's functions take no NaN. Leave `X` and `y` "
+                "out (new inputs may be predicted as `X_new`), and take densities from `leave_one_out(X, y)`."
+            )
+        names["output"] = list(data.names)
     coords = {**names, **_default_coords(X, X_new), **(coords or {})}
     result = container_of(posterior.run, coords, dims, features)
     keys = jax.random.split(posterior.run.key if key is None else random_key(key, "to_arviz"), 2)

@@ -88,7 +88,7 @@ class WeightPrediction(Prediction):
         q, m = self.num_outputs, self._functions.basis.num_features
         size = max(1, int(self._max_memory // (32 * q * m * (m + 1))))
         chosen = [self._functions.take(indices[start : start + size]) for start in range(0, len(indices), size)]
-        weights = np.concatenate([draws.weights(rng.standard_normal(draws.loc.shape)) for draws in chosen])
+        weights = np.concatenate([draws.weights(self._functions.standard_normals(rng, draws)) for draws in chosen])
         noise_scale = np.concatenate([draws.noise_scale for draws in chosen])
         amplitude = np.concatenate([draws.residual_amplitude for draws in chosen])
         result = np.empty((len(indices), q, self.num_rows))

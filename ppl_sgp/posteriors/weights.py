@@ -16,10 +16,15 @@ import numpy as np
 from .._internal import checks
 from ..bases.basis import Basis
 from ..bases.fourier import FEW_FEATURES
+from ..statistics.grouped import GroupedStatistics
 from ..statistics.statistics import SufficientStatistics
 from .functions import ComputedPosteriors, FunctionPosteriors, require_finite, require_resolved
+<<<<<<< HEAD
 from .joint import JointMoments
 from .site_draws import SiteDraws, WeightParameters
+=======
+from .site_draws import GroupedParameters, SiteDraws, WeightParameters
+>>>>>>> coreg
 
 
 class WeightDraws(NamedTuple):
@@ -73,13 +78,14 @@ class WeightDraws(NamedTuple):
     def left_out(self, rows: TrainingFeatures) -> tuple[np.ndarray, np.ndarray]:
         """Residuals and variances of training rows given all others, (b, q, k) each."""
         noise_variance = self.noise_scale[..., None] ** 2 / rows.omega
-        kept = 1 - self.variance(rows.Phi) / noise_variance
+        # Of groups, each row is seen in some columns only.
+        kept = np.where(np.isnan(rows.y), 1.0, 1 - self.variance(rows.Phi) / noise_variance)
         require_resolved(kept, rows.precision)
         residual = (rows.y - self.mean(rows.Phi)) / kept
         return residual, noise_variance / kept + self.residual_amplitude @ rows.lacking
 
     def weights(self, z: np.ndarray) -> np.ndarray:
-        """Weights from standard normal draws, both of shape (b, q, m)."""
+        """Weights (b, q, m) from standard normal draws, (b, q, m) or (b, q, r)."""
         if self.independent:
             return self.loc + self.factor * z
         return self.loc + np.einsum("bqij,bqj->bqi", self.factor, z[..., : self.factor.shape[-1]])
@@ -90,7 +96,7 @@ class TrainingFeatures(NamedTuple):
 
     :ivar Phi: features (k, m).
     :ivar lacking: residual variances of the basis (p, k).
-    :ivar y: outputs (q, k).
+    :ivar y: outputs (q, k), NaN where one is not known.
     :ivar omega: row weights (k,).
     :ivar precision: that of the posteriors.
     """
@@ -106,6 +112,15 @@ class WeightPosteriors(FunctionPosteriors):
     """Gaussian posteriors of the weights of one basis, a draw each, all of the same probability."""
 
     basis: Basis
+    #: Whether outputs are drawn with the same standard normals, as groups that see one function; else independently.
+    outputs_are_joint = False
+
+    def standard_normals(self, rng: np.random.Generator, draws: WeightDraws) -> np.ndarray:
+        """What weights are drawn from, (b, q, r)."""
+        if not self.outputs_are_joint:
+            return rng.standard_normal(draws.loc.shape)
+        shape = (*draws.loc.shape[:2], draws.factor.shape[-1])
+        return np.broadcast_to(rng.standard_normal((shape[0], 1, shape[2])), shape)
 
     @property
     def input_dim(self) -> int:
@@ -162,7 +177,9 @@ class SampledWeights(ComputedPosteriors, WeightPosteriors):
     """
 
     def __init__(self, draws: SiteDraws, max_memory: float) -> None:
-        shapes = jax.eval_shape(_weight_draws, draws.data, draws.structure())
+        structure = draws.structure()
+        shapes = jax.eval_shape(_weight_draws, draws.data, structure)
+        self.outputs_are_joint = isinstance(structure, GroupedParameters)
         size = 8 * max(1, sum(int(np.prod(each.shape)) for each in jax.tree.leaves(shapes)))
         super().__init__(draws, size, max_memory)
         self.basis, self._dtype = draws.data.basis, np.dtype(shapes[0].dtype)
@@ -197,7 +214,9 @@ class SampledWeights(ComputedPosteriors, WeightPosteriors):
 
 
 @jax.jit
-def _weight_draws(statistics: SufficientStatistics, parameters: WeightParameters) -> tuple[jax.Array, ...]:
+def _weight_draws(
+    statistics: SufficientStatistics | GroupedStatistics, parameters: WeightParameters
+) -> tuple[jax.Array, ...]:
     """The parts of :class:`WeightDraws` and the share of effective features, for parameters stacked over draws."""
     q, m = statistics.num_outputs, statistics.num_weights
 

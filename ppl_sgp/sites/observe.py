@@ -10,10 +10,12 @@ import numpyro
 
 from ..kernels import Kernel
 from ..priors import WeightPrior
+from ..statistics.grouped import GroupedStatistics
 from ..statistics.kept_rows import ChunkedRows, Rows
 from ..statistics.statistics import SufficientStatistics
 from .compressed_normal import CompressedNormal
 from .exact_gp import ExactGP
+from .grouped_gp import GroupedGP
 from .inducing_gp import InducingGP
 from .observed_distribution import ObservedDistribution, not_enumerated
 from .sparse_gp import SparseGP
@@ -23,8 +25,8 @@ def observe(name: str, statistics: SufficientStatistics, prior: WeightPrior, noi
     """Observe the data, with the weights marginalised: ``sample(name, SparseGP(...), obs=statistics.projection)``.
 
     Each site marginalises weights of its own: two sites with the same prior are two *independent* functions. Data of
-    one function with noise of several kinds (two instruments) go into one site, with ``row_weights`` for known ratios
-    of noise; or keep the weights, ``w`` of one prior, and give each kind an :func:`observe_weights` of its own.
+    one function with noise of several kinds (two instruments) go into one site: with ``row_weights`` for known ratios
+    of noise, else by :func:`observe_groups`.
 
     Call it outside any data plate. Discrete sites that NumPyro sums over (with funsor) may make a batch of parameters;
     several outputs are then observed inside a plate of their number. For the prior predictive use
@@ -78,6 +80,44 @@ def observe_weights(name: str, statistics: SufficientStatistics, weights: Any, n
         ...     horseshoe(stats)
     """
     return _observe(name, CompressedNormal(statistics, weights, noise_scale))
+
+
+def observe_groups(
+    name: str, statistics: GroupedStatistics, prior: WeightPrior, noise_scale: Any, mixing: Any = None
+) -> jax.Array:
+    """Observe groups of rows that share functions, with the weights marginalised and a noise scale a group.
+
+    By default all groups see one function, as several instruments do: O(m³ + G m²). With ``mixing`` L (G, p) they see
+    correlated ones, ``cov(f_k(x), f_l(x')) = (LLᵀ)ₖₗ k(x, x')``: the intrinsic model of coregionalisation (Bonilla,
+    Chai & Williams 2008), whose groups are the outputs. It costs O(m³ + p³) where all outputs are known in the same
+    rows, else O((p m)³). Fix the amplitude of the kernel or the scale of L; the data know their product only.
+
+    Predictions have an output a group: the same f with other noise, or other functions. Call it outside any data plate.
+
+    :param name: name of the site.
+    :param statistics: from :func:`~ppl_sgp.grouped_statistics` or :func:`~ppl_sgp.output_statistics`.
+    :param prior: prior of the weights of each latent function.
+    :param noise_scale: standard deviations of the noise, shape (G,), in the order of ``statistics.names``.
+    :param mixing: L, shape (G, p), such as ``scales[:, None] * dist.LKJCholesky(G)`` draws. A covariance of low rank
+        plus diagonal is ``jnp.linalg.cholesky(W @ W.T + jnp.diag(d))``.
+    :return: the compressed data.
+    :raises ValueError: for arguments that do not fit, float32, or inside a data plate.
+
+    .. doctest::
+
+        >>> import jax, numpy as np, numpyro, numpyro.distributions as dist, ppl_sgp as sgp
+        >>> def model(stats):
+        ...     noise_scale = numpyro.sample("noise_scale", dist.HalfNormal(1.0).expand([2]).to_event(1))
+        ...     sgp.observe_groups("y", stats, stats.basis.weight_prior(sgp.Matern32(0.3)), noise_scale)
+        >>> X = np.linspace(0, 1, 30)[:, None]
+        >>> basis = sgp.FourierBasis.from_data(jax.random.key(0), X, 10)
+        >>> stats = sgp.grouped_statistics(basis, X, np.cos(6 * X[:, 0]), np.repeat(["old", "new"], 15))
+        >>> with jax.enable_x64(True):  # or numpyro.enable_x64() at the start
+        ...     values = {"noise_scale": np.array([0.1, 0.2])}
+        ...     numpyro.infer.util.log_density(model, (stats,), {}, values)[0].shape
+        ()
+    """
+    return _observe(name, GroupedGP(statistics, prior, noise_scale, mixing))
 
 
 def observe_exact(name: str, rows: Rows, kernel: Kernel, noise_scale: Any) -> jax.Array:

@@ -208,7 +208,7 @@ def compare(name: str, args: argparse.Namespace) -> dict[str, bool]:
         [*columns, "divergent", "chains x draws (and as many to warm up)"],
         table,
         "ESS: of the slowest hyperparameter. Steps: leapfrog steps. Neither compilation nor the pass over the data is\n"
-        f"timed. Explicit weights win by ESS/s: {', '.join(wins) or 'nowhere here'}. Only they take other likelihoods.",
+        f"timed. Explicit weights win by ESS/s: {', '.join(wins) or 'nowhere here'}.",
     )
     target = f"{name}: at least {TARGET}x the ESS/s of explicit weights at n = {largest:,} ({ratios[largest]:,.0f}x)"
     outcomes[target] = ratios[largest] >= TARGET

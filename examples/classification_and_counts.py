@@ -1,9 +1,10 @@
 # %% [markdown]
 # # Yes or no, and how many: other likelihoods
 #
-# With Gaussian noise the rows can be compressed once and forgotten. No other likelihood allows that: here the
-# model keeps the weights of the basis as parameters, and each gradient visits every row, O(n·m). So
-# this notebook thins its rows; `class_rows` and `count_rows` say how far.
+# With Gaussian noise the rows can be compressed once and forgotten. Other likelihoods can be expanded to second order,
+# and then be compressed as well: `delayed_flights` and `hourly_departures` show how. Here nothing is approximated. The
+# model keeps the weights of the basis as parameters, and each gradient visits every row, O(n·m). So this notebook
+# thins its rows; `class_rows` and `count_rows` say how far.
 #
 # What stays the same is the basis and the prior: `sgp.latent` makes a function inside an ordinary NumPyro model,
 # and that function may go into any likelihood. Both data sets come with statsmodels.

@@ -39,6 +39,8 @@ NOTEBOOKS = {
         **{"class_rows": 200, "class_features": 16, "count_rows": 200, "count_features": 8},
         **{"num_draws": 30, "num_chains": 2},
     },
+    "delayed_flights": {"max_rows": 4000, "joint_features": 10, "num_draws": 25, "num_chains": 2},
+    "hourly_departures": {"num_days": 30, "day_functions": 12, "num_draws": 25, "num_chains": 2},
     "relevance_vectors": {"num_rows": 80, "num_centres": 10, "num_draws": 30, "num_chains": 2},
     "discrete_weights": {
         **{"functions_each_way": 8, "thinning": 20, "transect_features": 20, "num_draws": 100, "num_chains": 2}

@@ -226,5 +226,6 @@ def pareto_findings(pareto_k: np.ndarray, good: float) -> Iterator[Finding]:
             "Pareto k",
             f"{len(bad)} of {len(pareto_k)} rows have a Pareto k above {good:.2f}, the first row {bad[0]}: "
             "hyperparameters without that row differ from those with it.",
-            "Look at these rows: outliers want another likelihood (`sgp.latent` with Student-t), or better inputs.",
+            "Look at these rows: outliers want another likelihood (`sgp.compress_likelihood` with Student-t), or "
+            "better inputs.",
         )

@@ -16,6 +16,8 @@ from ..likelihoods.likelihood import Likelihood
 from ..statistics.accumulate import default_chunk_size
 from ..statistics.partitions import FAN_IN, aligned, is_partitioned
 from ..tables.chunks import TableChunks
+from ..tables.readers import is_table
+from ..tables.recipe import Recipe, rows_of_table
 from .passes import LikelihoodRows, sum_rows
 from .sums import Point, Sums
 
@@ -229,6 +231,8 @@ def source_of(
     basis: Basis, likelihood: Likelihood, arrays: tuple[Any, ...], chunk_size: int | None = None, single: bool = False
 ) -> Source:
     """Rows wherever they come from: inputs, outcomes, row weights and offsets."""
+    if basis.recipe is not None:
+        arrays, chunk_size = _by_recipe(basis.recipe, arrays, chunk_size)
     X, y, row_weights, offset = arrays
     if is_partitioned(X):
         return DaskSource(basis, likelihood, single, arrays)
@@ -242,6 +246,18 @@ def source_of(
     if y is None:
         raise ValueError(f"{OWNER}: `y` is missing. Pass arrays `X, y`, or chunks and `y=None`.")
     return ArraySource(basis, likelihood, single, arrays, chunk_size)
+
+
+def _by_recipe(recipe: Recipe, arrays: tuple[Any, ...], chunk_size: int | None) -> tuple[tuple[Any, ...], int | None]:
+    """Rows where tables stood, to be read in chunks unless other arrays come beside them; and the size of chunks."""
+    X, y, row_weights, offset = arrays
+    if is_table(X) and (row_weights is not None or offset is not None):
+        return (*rows_of_table(recipe, X, y, row_weights), offset), chunk_size
+    if y is None and callable(X):
+        return (lambda: recipe.source(X(), None, None)[0], None, row_weights, offset), chunk_size
+    if not isinstance(X, Iterator):  # which is refused, since rows are read several times
+        X, chunk_size = recipe.source(X, y, chunk_size)
+    return (X, y, row_weights, offset), chunk_size
 
 
 class _Reservoir:

@@ -56,7 +56,7 @@ def compress_likelihood(
     :param basis: the frozen feature map.
     :param X: inputs, shape (n, d): arrays as there; or chunks ``(X, y)``, ``(X, y, row_weights)`` or
         ``(X, y, row_weights, offset)`` that can be read again: a list, :func:`~ppl_sgp.table_chunks`, or a function
-        that returns an iterator. Then ``y`` is ``None``.
+        that returns an iterator. Then ``y`` is ``None``. Where the basis has a recipe, tables as well, with y in them.
     :param y: outcomes, shape (n,), or (n, c) where the likelihood takes several numbers a row.
     :param likelihood: one of ``ppl_sgp.likelihoods``; or a function from predictors to a NumPyro distribution, such
         as ``lambda eta: dist.Poisson(jnp.exp(eta))``.

@@ -17,7 +17,7 @@ from ..kernels import Kernel, Sum
 from ..kernels.hyperprior_scales import NOISE_SHARE, NOISE_SPREAD
 from ..sites.observe import observe
 from ..statistics.statistics import SufficientStatistics
-from .hyperpriors import check_outputs, check_statistics, log_normal, require_one_output, sample
+from .hyperpriors import check_outputs, check_statistics, log_normal, require_one_output, sample_noise_scale
 from .part_priors import DataScales, factors_of, part_kernel, sampled_part
 
 
@@ -59,7 +59,7 @@ class AdditiveGP(EqualByValue):
             priors.append(sampled_part(name, part, own, self.parts.get(name, {})))
             start += part.num_features
         noise = log_normal(NOISE_SHARE * scales.spread, NOISE_SPREAD)
-        observe("y", statistics, stack(*priors), sample("noise_scale", self.noise_scale, noise))
+        observe("y", statistics, stack(*priors), sample_noise_scale("additive", statistics, self.noise_scale, noise))
 
     def kernel_at(self, draw: dict[str, Any], basis: Basis, output: int = 0) -> Kernel:
         """See :meth:`KernelModel.kernel_at`: the sum of :meth:`part_kernels`."""
@@ -88,6 +88,8 @@ def additive(*, noise_scale: Any = None, **parts: Any) -> AdditiveGP:
     priors of :func:`part_prior`, named after the part: ``trend_amplitude`` of ``stack(trend=..., ...)``, ``part
     0_amplitude`` where parts have no names. ``noise_scale`` is log-normal, with 0.3 standard deviations of y as its
     median and log sd 1.5. The first constant among the features has the mean of y as its prior mean. y has one output.
+    On a compressed likelihood there is no noise, a typical scale of the predictor takes the place of y's standard
+    deviation, and zero that of its mean.
 
     What each part is of f: ``posterior.predict(X_new, parts="trend")``; how much of y:
     :func:`~ppl_sgp.variance_shares`.

@@ -45,9 +45,10 @@ class DataScales:
     """What default priors follow.
 
     :ivar mean: mean of y; zero where it is not known.
-    :ivar spread: standard deviation of y, or its root mean square where the mean is not known.
+    :ivar spread: standard deviation of y, or its root mean square where the mean is not known; a typical one of f, of
+        another likelihood.
     :ivar inputs: standard deviation of each input, shape (d,).
-    :ivar features: mean square of each feature over the rows, shape (m,).
+    :ivar features: mean square of each feature over the rows, weighted as they are, shape (m,).
     """
 
     mean: Any
@@ -67,7 +68,7 @@ class DataScales:
             jnp.where(whole, mean, 0.0),
             jnp.where(whole, spread, rms),
             jnp.asarray(statistics.input_scale),
-            square / moments.num_rows,
+            jnp.sum(jnp.reshape(square, (-1, statistics.basis.num_features)), axis=0) / statistics.total_weight,
         )
 
     def of_columns(self, columns: Any) -> DataScales:

@@ -235,6 +235,7 @@ class Posterior:
         :param offset: of a likelihood, that of the training rows, shape (n,).
         :return: log densities in nats, shape (draws, rows) or (draws, rows, q).
         """
+        X, y, row_weights = rows_of_table(recipe_of(self.data), X, y, row_weights)
         if self.outcomes is not None:
             prediction, y_rows = left_out_outcomes(self, X, y, row_weights, offset, rows, "leave_one_out")
             return prediction.by_draw(y_rows)
@@ -283,6 +284,7 @@ class Posterior:
         self, X: Any = None, y: Any = None, *, row_weights: Any = None, offset: Any = None, key: Any = None
     ) -> np.ndarray:
         """Leave-one-out PIT values of each output, shape (q, n); see :func:`~ppl_sgp.plots.plot_loo_pit`."""
+        X, y, row_weights = rows_of_table(recipe_of(self.data), X, y, row_weights)
         if self.outcomes is not None:
             return outcome_pit(self, X, y, row_weights, offset, jax.random.key(0) if key is None else key)
         return loo_pit(self.functions, training_rows(self.data, X, y, row_weights, "loo_pit"), self.max_memory)

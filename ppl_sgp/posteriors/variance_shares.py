@@ -24,9 +24,13 @@ def variance_shares(posterior: Posterior) -> xr.Dataset:
     undoes what another does. With the noise the shares add up to one. Without a constant among the features their means
     over the rows are not known, and mean squares take the place of variances. No rows are needed: O(m²) a draw.
 
+    Of a compressed likelihood the parts are of the predictor, such as the logit, rows count by their curvature (those
+    that are as good as certain count for nothing), and there is no noise.
+
     :param posterior: of statistics of a :func:`~ppl_sgp.stack`, of one output.
-    :return: a dataset with ``variance`` (draw, part), in squared units of y, and ``share`` (draw, part).
-    :raises ValueError: without parts, for several outputs, or after ``rotate``.
+    :return: a dataset with ``variance`` (draw, part), in squared units of y or of the predictor, and ``share`` (draw,
+        part).
+    :raises ValueError: without parts, for several outputs or predictors, or after ``rotate``.
 
     .. doctest::
 
@@ -42,12 +46,14 @@ def variance_shares(posterior: Posterior) -> xr.Dataset:
     """
     statistics, functions = posterior.statistics, posterior.functions
     basis, gram = statistics.basis, statistics.moments.gram
-    if not basis.parts or gram.ndim == 1 or statistics.num_outputs > 1 or not isinstance(functions, WeightPosteriors):
+    one_function = statistics.num_outputs == 1 and len(gram) == basis.num_features
+    if not basis.parts or gram.ndim == 1 or not one_function or not isinstance(functions, WeightPosteriors):
         raise ValueError(
-            "variance_shares are of the parts of a stack, which has one output and is not rotated; got "
+            "variance_shares are of the parts of a stack, which has one output or predictor and is not rotated; got "
             f"{statistics!r} of a {type(basis).__name__}. Make the basis with `sgp.stack`."
         )
-    covariance = np.asarray(gram) / statistics.num_rows
+    has_noise = statistics.has_noise
+    covariance = np.asarray(gram) / (statistics.num_rows if has_noise else statistics.total_weight)
     constant = np.flatnonzero(basis.constant_features)
     if len(constant):
         level = covariance[constant[0]]  # means of all features times the constant
@@ -59,9 +65,9 @@ def variance_shares(posterior: Posterior) -> xr.Dataset:
             moment = np.outer(loc, loc) + (np.diag(factor**2) if factor.ndim == 1 else factor @ factor.T)
             blocks = np.add.reduceat(np.add.reduceat(covariance * moment, starts, axis=0), starts, axis=1)
             own = np.diag(blocks)
-            found.append([*own, blocks.sum() - own.sum(), noise**2])
+            found.append([*own, blocks.sum() - own.sum(), *([noise**2] if has_noise else [])])
     variance = np.array(found)
-    names = [*basis.part_names, BETWEEN, NOISE]
+    names = [*basis.part_names, BETWEEN, *([NOISE] if has_noise else [])]
     share = variance / variance.sum(axis=1, keepdims=True)
     return xr.Dataset(
         {"variance": (("draw", "part"), variance), "share": (("draw", "part"), share)},

@@ -73,7 +73,8 @@ def latent(name: str, basis: Basis, prior: WeightPrior, *, centred: bool = False
 
     ``eta = sgp.latent("f", basis, basis.weight_prior(kernel))(X)`` goes into any likelihood, such as
     ``dist.Bernoulli(logits=eta)``, ``dist.Poisson(jnp.exp(eta))`` or ``dist.StudentT(4.0, eta, scale)``.
-    The cost grows with n; with Gaussian noise use :func:`~ppl_sgp.observe` instead.
+    The cost grows with n; with Gaussian noise use :func:`~ppl_sgp.observe` instead, for most other likelihoods on many
+    rows :func:`~ppl_sgp.compress_likelihood`.
 
     Non-centred by default: sites ``{name}_whitened`` (m,), standard normal, and the deterministic
     ``{name}_weights`` (m,). Centred, ``{name}_weights`` is sampled from the prior itself; of a

@@ -156,7 +156,7 @@ class _Tables:
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
         for table in self._tables:
-            yield from self._recipe.rows(table) if is_table(table) else [as_triple(table)]
+            yield from self._recipe.rows(table) if is_table(table) else [table]
 
 
 def rows_of_table(recipe: Recipe | None, X: Any, y: Any, row_weights: Any) -> tuple[Any, Any, Any]:

@@ -257,6 +257,28 @@ def test_rows_may_come_in_chunks_tables_and_partitions(stats, basis, X, labels, 
         sgp.compress_likelihood(basis, iter(blocks), None, lik.Bernoulli(), prior)
 
 
+def test_tables_by_the_recipe_of_the_basis(basis, X, labels, prior):
+    table = {"x": X[:, 0], "y": labels.astype(float)}
+    recipe = sgp.recipe(table, ["x"], output="y")
+    by_name = sgp.TableBasis(basis, recipe)
+    halves = [{name: column[part] for name, column in table.items()} for part in (slice(200), slice(200, None))]
+    offset = np.linspace(-1, 1, N)
+    of_arrays = sgp.compress_likelihood(by_name, recipe(table), labels, lik.Bernoulli(), prior)
+    for rows in (table, halves, lambda: iter(halves)):
+        other = sgp.compress_likelihood(by_name, rows, None, lik.Bernoulli(), prior)
+        np.testing.assert_allclose(other.moments.gram, of_arrays.moments.gram, 1e-6, 1e-6)
+    beside = sgp.compress_likelihood(by_name, table, None, lik.Bernoulli(), prior, offset=offset)
+    shifted = sgp.compress_likelihood(by_name, recipe(table), labels, lik.Bernoulli(), prior, offset=offset)
+    np.testing.assert_allclose(beside.moments.feature_output, shifted.moments.feature_output, 1e-6, 1e-6)
+    with pytest.raises(ValueError, match="read once"):
+        sgp.compress_likelihood(by_name, iter(halves), None, lik.Bernoulli(), prior)
+
+    draws = {"lengthscale": np.full(30, 0.4)}
+    posterior = sgp.posterior(one_kernel, draws, of_arrays)
+    by_table = posterior.leave_one_out(table, rows=slice(3))
+    np.testing.assert_array_equal(by_table, posterior.leave_one_out(recipe(table), labels, rows=slice(3)))
+
+
 def test_row_weights_repeat_rows_and_exposure_is_an_offset(basis, X, labels, counts, prior):
     twice = sgp.compress_likelihood(basis, np.r_[X, X], np.r_[labels, labels], lik.Bernoulli(), prior)
     weighted = sgp.compress_likelihood(basis, X, labels, lik.Bernoulli(), prior, row_weights=np.full(N, 2.0))

@@ -111,6 +111,49 @@ def test_the_density_is_that_of_the_sum_of_kernels(stats, posterior):
     assert abs(float(posterior.log_evidence[0]) - expected) < 1e-2
 
 
+@pytest.fixture(scope="module")
+def compressed(stats):
+    return sgp.compress_likelihood(stats.basis, X, y > LEVEL, sgp.likelihoods.Bernoulli(), method="mode")
+
+
+@pytest.mark.parametrize("num_classes", [2, 3])
+def test_on_a_compressed_likelihood_the_scale_of_the_predictor_is_that_of_y(num_classes, compressed, stats):
+    if num_classes == 3:
+        classes, likelihood = np.digitize(y, np.quantile(y, [0.3, 0.7])), sgp.likelihoods.Categorical(3)
+        compressed = sgp.compress_likelihood(stats.basis, X, classes, likelihood, method="mode", max_passes=20)
+    trace = draw_once(sgp.models.additive(), compressed)
+    assert {name for name, site in trace.items() if site["type"] == "sample" and name != "y"} == {*VALUES} - {
+        "noise_scale"
+    }
+    # Indicators of shops have mean squares that sum to one, whatever the curvature of their rows.
+    medians = [np.exp(trace[name]["fn"].loc) for name in ("shop_scale", "trend_amplitude", "level_scale")]
+    np.testing.assert_allclose(medians, np.array([0.3, 0.3, 3.0]) * compressed.output_scale, rtol=1e-5)
+    with pytest.raises(ValueError, match="additive: compressed likelihoods have no noise scale"):
+        draw_once(sgp.models.additive(noise_scale=0.1), compressed)
+
+
+@pytest.mark.float64_only
+def test_shares_of_a_compressed_likelihood_are_of_the_predictor(compressed):
+    draws = {name: np.asarray(value)[None] for name, value in VALUES.items() if name != "noise_scale"}
+    posterior = sgp.posterior(MODEL, draws, compressed)
+    shares = sgp.variance_shares(posterior)
+    assert shares["part"].values.tolist() == [*parts(), "between parts"]
+
+    features = compressed.basis.host_features(X)
+    p = 1 / (1 + np.exp(-features @ np.asarray(compressed.centre.mean)))
+    weights = p * (1 - p) / np.sum(p * (1 - p))  # curvatures of logits at the mode, as shares
+    (batch,) = posterior.functions.batches()
+    loc, factor = np.asarray(batch.loc)[0, 0], np.asarray(batch.factor)[0, 0]
+    second = np.outer(loc, loc) + factor @ factor.T
+    start, expected = 0, []
+    for part in parts().values():
+        own = slice(start, start + part.num_features)
+        centred = features[:, own] - weights @ features[:, own]
+        expected.append(np.trace(second[own, own] @ (centred.T * weights) @ centred))
+        start = own.stop
+    np.testing.assert_allclose(shares["variance"][0, :-1], expected, atol=1e-3 * max(expected))
+
+
 @pytest.mark.float64_only
 def test_the_kernel_of_each_part_is_that_written_out(stats):
     known = MODEL.part_kernels(VALUES, stats.basis)

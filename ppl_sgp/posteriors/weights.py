@@ -19,12 +19,8 @@ from ..bases.fourier import FEW_FEATURES
 from ..statistics.grouped import GroupedStatistics
 from ..statistics.statistics import SufficientStatistics
 from .functions import ComputedPosteriors, FunctionPosteriors, require_finite, require_resolved
-<<<<<<< HEAD
 from .joint import JointMoments
-from .site_draws import SiteDraws, WeightParameters
-=======
 from .site_draws import GroupedParameters, SiteDraws, WeightParameters
->>>>>>> coreg
 
 
 class WeightDraws(NamedTuple):

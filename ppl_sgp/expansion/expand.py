@@ -14,11 +14,12 @@ from .._internal.pytree import same_tree
 from ..priors import WeightPrior
 from ..statistics.accumulate import progress_bar
 from ..statistics.compressed import compress_quadratic
-from .compressed_likelihood import Centre, CompressedLikelihood, Record, Units
+from .compressed_likelihood import CompressedLikelihood
 from .newton import Newton, Reference, State, covariance_root, newton_step, positive_factor
 from .passes import LikelihoodRows, sum_rows
 from .progress import Progress, Saved
 from .quadratic import Quadratic, integrated, of_state, of_sums
+from .records import Centre, Record, Units
 from .reference import default_prior, reference_of
 from .sources import OWNER, Source
 from .sums import Point, Sums

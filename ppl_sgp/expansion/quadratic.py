@@ -8,8 +8,8 @@ import numpy as np
 from scipy.linalg import cho_solve, solve_triangular
 
 from ..likelihoods.likelihood import Likelihood
-from .compressed_likelihood import ParameterPosterior
 from .newton import Reference, State, lower_factor, point_at, positive_factor
+from .records import ParameterPosterior
 from .sums import Point, Sums
 
 

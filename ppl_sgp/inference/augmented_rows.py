@@ -11,7 +11,8 @@ import numpy as np
 from .._internal.batching import full_precision
 from .._internal.pytree import pytree_dataclass, rebuild
 from ..bases.basis import Basis
-from ..expansion.compressed_likelihood import Centre, CompressedLikelihood, Record, Units
+from ..expansion.compressed_likelihood import CompressedLikelihood
+from ..expansion.records import Centre, Record, Units
 from ..likelihoods import Likelihood
 from ..statistics.compressed import Compressed
 from ..statistics.moments import Moments

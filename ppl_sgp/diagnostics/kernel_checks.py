@@ -86,30 +86,39 @@ def kernel_findings(posterior: Posterior, X: np.ndarray | None) -> Iterator[Find
     finding = _poor(basis, model.kernel_at(draw, posterior.statistics.basis), error, ratio, points)
     if finding is not None:
         yield finding
-    elif isinstance(basis, LaplaceBasis):
-        yield from _narrow_box(basis, posterior.statistics.moments, model.kernel_at(draw, basis))
+    if isinstance(basis, LaplaceBasis):
+        moments = posterior.statistics.moments
+        yield from _narrow_box(basis, moments.x_min, moments.x_max, model.kernel_at(draw, posterior.statistics.basis))
 
 
 def _part_findings(posterior: Posterior, X: np.ndarray | None) -> Iterator[Finding]:
     """Whether each part of a stack has its kernel, at the draw in the middle."""
     basis, points = posterior.statistics.basis, compared_points(posterior, X)
+    moments = posterior.statistics.moments
     middle = posterior.take([posterior.num_draws // 2])
     draw = {name: values[0] for name, values in middle.latent.items()}
     variances = np.exp(np.asarray(middle.marginal_parameters("report").prior.log_variance[0]))
     kernels, start = posterior.model.part_kernels(draw, basis), 0
     for name, part in zip(basis.part_names, basis.parts, strict=True):
         variance, start = variances[start : start + part.num_features], start + part.num_features
-        if not part.approximates_kernel or not isinstance(part, SelectedColumns):
+        if not part.approximates_kernel or not isinstance(part, SelectedColumns | FourierBasis | LaplaceBasis):
             continue
-        kernel, own = kernels[name].kernel, points[:, part.columns]  # type: ignore[attr-defined]
-        if isinstance(part.basis, FrozenKernelBasis) or not isinstance(kernel, Kernel):
+        own_basis: Basis = part
+        kernel: Any = kernels[name]
+        columns = np.arange(basis.input_dim)
+        if isinstance(part, SelectedColumns):
+            own_basis, kernel, columns = part.basis, kernel.kernel, np.asarray(part.columns)
+        if isinstance(own_basis, FrozenKernelBasis) or not isinstance(kernel, Kernel):
             continue
-        K, Phi = evaluate(covariance, kernel, own, np), part.basis.host_features(own)
+        own = points[:, columns]
+        K, Phi = evaluate(covariance, kernel, own, np), own_basis.host_features(own)
         implied = (Phi * variance) @ Phi.T
         error = float(np.linalg.norm(implied - K) / np.linalg.norm(K))
-        finding = _poor(part.basis, kernel, error, float(np.trace(implied) / np.trace(K)), own)
-        if finding is not None:
-            yield finding._replace(symptom=f"Part {name!r}: {finding.symptom}")
+        finding = _poor(own_basis, kernel, error, float(np.trace(implied) / np.trace(K)), own)
+        found = [] if finding is None else [finding]
+        if isinstance(own_basis, LaplaceBasis):
+            found += _narrow_box(own_basis, moments.x_min[columns], moments.x_max[columns], kernel)
+        yield from (each._replace(symptom=f"Part {name!r}: {each.symptom}") for each in found)
 
 
 def _poor(basis: Basis, kernel: Any, error: float, ratio: float, points: np.ndarray) -> Finding | None:
@@ -136,14 +145,14 @@ def _poor(basis: Basis, kernel: Any, error: float, ratio: float, points: np.ndar
     )
 
 
-def _narrow_box(basis: LaplaceBasis, moments: Any, kernel: Any) -> Iterator[Finding]:
+def _narrow_box(basis: LaplaceBasis, x_min: np.ndarray, x_max: np.ndarray, kernel: Any) -> Iterator[Finding]:
     """Whether the walls of the box, at which f is zero, are nearer to the data than its lengthscales allow."""
     if type(kernel) not in LaplaceBasis.RULES:
         return
-    half_range = (moments.x_max - moments.x_min) / 2
+    half_range = (x_max - x_min) / 2
     factor = basis.boundary / half_range
     lengthscale = np.broadcast_to(np.asarray(kernel.lengthscale, dtype=np.float64), half_range.shape)
-    _, wanted = LaplaceBasis.suggest(np.stack([moments.x_min, moments.x_max]), lengthscale[None], type(kernel))
+    _, wanted = LaplaceBasis.suggest(np.stack([x_min, x_max]), lengthscale[None], type(kernel))
     short = factor / np.asarray(wanted)
     worst = int(np.argmin(short))
     if short[worst] < LEAST_BOX:

@@ -192,7 +192,9 @@ def test_good_and_poor_bases_of_each_family(name, rows_given, rng):
     basis = make(X)
     stats = sgp.sufficient_statistics(basis, X, rng.standard_normal(400))
     model = sgp.models.fourier_gp() if isinstance(basis, sgp.FourierBasis) else sgp.models.basis_gp()
-    for lengthscale, expected in ((good, []), (poor, ["poor kernel"])):
+    # Of a box, the finding with the factor that cures it goes along.
+    found_poor = ["poor kernel", *(["narrow box"] if name == "Laplace, box" else [])]
+    for lengthscale, expected in ((good, []), (poor, found_poor)):
         samples = draws(lengthscale, amplitude=1.0, noise_scale=0.1)
         findings = list(kernel_findings(sgp.posterior(model, samples, stats), X if rows_given else None))
         assert [each.check for each in findings] == expected
@@ -258,3 +260,22 @@ def test_a_box_that_biases_the_lengthscale(rng):
         checks.append(list(kernel_findings(posterior, X)))
     assert [[each.check for each in found] for found in checks] == [["narrow box"], []]
     assert f"boundary_factor={np.ceil(wanted):.0f}" in checks[0][0].remedy
+
+
+@pytest.mark.float64_only
+@pytest.mark.parametrize("selected", [False, True])
+def test_a_narrow_box_of_a_part_is_found_by_its_name(selected, rng):
+    X = columns(rng, 2 if selected else 1)
+    y = rng.standard_normal(400)
+    model = sgp.models.additive(trend=sgp.Matern52)
+    values = {"level_scale": 1.0, "trend_amplitude": 1.0, "trend_lengthscale": 0.35, "noise_scale": 0.1}
+    checks = []
+    for m, factor in ((20, 1.5), (60, 3.0)):
+        trend = sgp.LaplaceBasis.from_data(X[:, -1:], m, factor)
+        trend = sgp.SelectedColumns(trend, [1], 2) if selected else trend
+        basis = sgp.stack(level=sgp.ConstantBasis(X.shape[1]), trend=trend)
+        stats = sgp.sufficient_statistics(basis, X, y)
+        posterior = sgp.posterior(model, {name: np.full(1, value) for name, value in values.items()}, stats)
+        checks.append(list(kernel_findings(posterior, X)))
+    assert [[each.check for each in found] for found in checks] == [["narrow box"], []]
+    assert checks[0][0].symptom.startswith("Part 'trend': The box of the basis is 1.5 times")

@@ -25,7 +25,7 @@ def rows():
     rng = np.random.default_rng(0)
     X = rng.uniform(0, 1, (40, 1))
     y = np.sin(6 * X + np.arange(3)[None, :]) + NOISE * rng.normal(size=(40, 3))
-    y[rng.uniform(size=y.shape) < 0.3] = np.nan
+    y.flat[rng.permutation(120)[:36]] = np.nan
     return X, y, rng.uniform(0.5, 2.0, 40)
 
 

@@ -221,7 +221,10 @@ def _rows_again(posterior: Posterior, key: jax.Array) -> tuple[Rows, np.ndarray]
     """Rows twice, and what a site observes of their outputs and of new ones at each draw, (draws, …, 2n)."""
     rows, structure = posterior.data, posterior.draws.structure()
     if not isinstance(rows, Rows):
-        raise ValueError("posterior_sbc sees the rows twice, which need their inputs as an array: `sgp.rows(X, y)`.")
+        raise ValueError(
+            "posterior_sbc sees the rows twice, which need their inputs as an array: `sgp.rows(X, y)`. "
+            "Groups of rows it does not take."
+        )
     method = structure.method if isinstance(structure, InducingParameters) else "exact"
     if method in IN_BLOCKS:
         raise ValueError(

@@ -95,6 +95,15 @@ class GroupedGP(ObservedDistribution):
         """The compressed data of all groups in a row."""
         return self.statistics.observed
 
+    def expand(self, batch_shape: tuple[int, ...]) -> GroupedGP:
+        """Itself; refused for any batch, such as a plate makes, which would count the data again."""
+        if tuple(batch_shape):
+            raise ValueError(
+                f"GroupedGP stands for all rows of all groups at once, and cannot be expanded to {tuple(batch_shape)}, "
+                "as inside a plate, which would count the data again. Move it outside all plates."
+            )
+        return self
+
     @validate_sample
     def log_prob(self, value: Any) -> jax.Array:
         """``log p(y | θ)`` of the rows that compress to ``value``; −∞ where it cannot be represented."""

@@ -36,7 +36,7 @@ def rows():
     rng = np.random.default_rng(0)
     X = rng.uniform(0, 1, (20, 1))
     y = np.sin(6 * X + np.arange(2)[None, :]) + 0.1 * rng.normal(size=(20, 2))
-    y[rng.uniform(size=y.shape) < 0.3] = np.nan
+    y.flat[rng.permutation(40)[:12]] = np.nan
     return X, y, rng.uniform(0.5, 2.0, 20)
 
 

@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro
 import pytest
 
 import ppl_sgp as sgp
@@ -24,7 +25,7 @@ def rows():
     rng = np.random.default_rng(0)
     X = rng.uniform(0, 1, (40, 1))
     y = np.sin(6 * X + np.arange(3)[None, :]) + NOISE * rng.normal(size=(40, 3))
-    y[rng.uniform(size=y.shape) < 0.3] = np.nan
+    y.flat[rng.permutation(120)[:36]] = np.nan
     return X, y, rng.uniform(0.5, 2.0, 40)
 
 
@@ -157,6 +158,26 @@ def test_eigenvalues_serve_all_outputs_as_one_factor_does():
     P = np.eye(15) + np.kron(T, K)
     np.testing.assert_allclose(log_determinant, np.linalg.slogdet(P)[1], rtol=1e-12)
     np.testing.assert_allclose(u.reshape(-1), np.linalg.solve(P, b.reshape(-1)), rtol=1e-11)
+
+
+@float64_only
+def test_plates_are_refused_and_the_site_is_a_pytree(rows, basis):
+    X, y, _ = rows
+    statistics = sgp.output_statistics(basis, X, y)
+    site = sgp.GroupedGP(statistics, basis.weight_prior(sgp.Matern52(0.35)), NOISE)
+    again = jax.tree.unflatten(*jax.tree.flatten(site)[::-1])
+    np.testing.assert_array_equal(again.log_prob(statistics.observed), site.log_prob(statistics.observed))
+    twice = np.stack([statistics.observed, 2 * statistics.observed])
+    np.testing.assert_allclose(site.log_prob(twice)[0], site.log_prob(statistics.observed), rtol=1e-12)
+    assert site.expand(()) is site
+
+    def in_plate(size):
+        with numpyro.plate("rows", size):
+            sgp.observe_groups("y", statistics, site.prior, NOISE)
+
+    for size in (3, 40):
+        with pytest.raises(ValueError, match="Move it outside all plates"):
+            numpyro.handlers.trace(numpyro.handlers.seed(in_plate, jax.random.key(0))).get_trace(size)
 
 
 @float64_only

@@ -59,7 +59,8 @@ def predicted_outcomes(
     if passed:
         raise ValueError(
             f"predict: `{'`, `'.join(passed)}` are of Gaussian noise, or of functions without a likelihood; leave them "
-            "out."
+            "out. For the parts of a compressed likelihood's predictor see `sgp.variance_shares`, or predict at rows "
+            "that differ in the inputs of one part."
         )
     X_new, _ = prediction_inputs(X_new, None, outcomes.input_dim)
     rows = NewRows(X_new, _offsets(offset, len(X_new), "predict"), _columns(given, len(X_new)))

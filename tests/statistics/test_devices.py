@@ -110,7 +110,7 @@ def test_arrays_on_one_device_are_read_by_the_host(rows):
     assert_same(sgp.sufficient_statistics(BASIS, jnp.asarray(X), jnp.asarray(y), method="qr"), expected)
 
 
-def test_kept_rows_are_collected_by_the_host(rows):
+def test_kept_rows_are_those_of_the_host(rows):
     """Inputs, outputs and weights, each spread or not."""
     X, y, w = rows
     expected = sgp.rows(X, y, w)
@@ -125,7 +125,7 @@ def test_kept_rows_are_collected_by_the_host(rows):
             found = sgp.rows(*given)
             for name in ("X", "y", "row_weights"):
                 value = getattr(found, name)
-                assert isinstance(value, np.ndarray) and value.dtype == np.float64
+                assert value.dtype == np.float64
                 np.testing.assert_array_equal(value, getattr(expected, name))
     with pytest.raises(ValueError, match="`X` has 1 of 44 rows"):
         sgp.rows(jax.device_put(changed(X, (3, 1), np.nan), over(2)), y)
@@ -138,7 +138,7 @@ def test_kept_rows_of_devices_have_the_evidence_of_the_host(rows):
     spread, host = sgp.rows(jax.device_put(X, over(4)), jax.device_put(y, over(4))), sgp.rows(X, y)
     for method in ("vfe", "fitc"):
         found, expected = (sgp.inducing_evidence(each, kernel, Z, 0.3, method) for each in (spread, host))
-        np.testing.assert_array_equal(found, expected)
+        np.testing.assert_allclose(found, expected, rtol=1e-12)  # sums in another order
     chosen = [sgp.select_inducing_points(jax.random.key(0), each, kernel, 5).indices for each in (spread, host)]
     np.testing.assert_array_equal(*chosen)
 

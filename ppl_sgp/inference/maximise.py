@@ -15,8 +15,9 @@ MOST_EXCUSED = 0.1
 #: How often L-BFGS starts again, with nothing remembered, where it stopped short of a maximum.
 RESTARTS = 2
 #: Steps that L-BFGS remembers. With the hyperparameters of an additive model of tall data, whose curvatures are a
-#: million to one, 30 need a fourth of the evaluations that SciPy's 10 do (494 and 132, 19 parameters of 60,000 rows).
-MEMORY = 30
+#: million to one, 30 need a fourth of the evaluations that SciPy's 10 do (494 and 132, 19 parameters of 60,000 rows). Old
+#: differences of gradients in single precision are rounding: there it is SciPy's 10.
+MEMORY, MEMORY_IN_SINGLE = 30, 10
 #: Steps of conjugate gradients, each an evaluation, that a Newton step is approximated by: exact for so few parameters.
 NEWTON_STEPS = 10
 #: A value that is not finite counts as this much below the best, relative to its size, so that a step can go back.
@@ -83,7 +84,8 @@ class Objective:
 def maximise(objective: Objective, start: np.ndarray, max_iterations: int) -> Maximum:
     """The maximum that L-BFGS reaches from a start with a finite value, started again where it stopped short of one."""
     # Single precision cannot resolve SciPy's default tolerance.
-    options = {"ftol": ROUNDINGS * objective.eps, "maxiter": max_iterations, "maxcor": MEMORY}
+    memory = MEMORY if objective.eps < np.finfo(np.float32).eps else MEMORY_IN_SINGLE
+    options = {"ftol": ROUNDINGS * objective.eps, "maxiter": max_iterations, "maxcor": memory}
     x = start
     for _ in range(1 + RESTARTS):
         end = minimize(objective.negative, x, jac=True, method="L-BFGS-B", options=options)

@@ -9,7 +9,7 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 from numpyro.infer import HMC, MCMC, NUTS, Gibbs
-from scipy.special import logsumexp
+from scipy.special import expit, logsumexp
 
 import ppl_sgp as sgp
 from ppl_sgp.inference.augmentation import augmented
@@ -220,7 +220,8 @@ def test_runs_as_any_kernel_of_numpyro():
     container = sgp.to_arviz(mcmc, rows)
     assert container["posterior"]["weights"].shape == (2, 60, 2)
     prediction = sgp.predict(mcmc.sampler.model, mcmc.get_samples(), rows, X)
-    np.testing.assert_allclose(prediction.mean, X @ draws["weights"].reshape(-1, 2).mean(axis=0), rtol=1e-4, atol=1e-6)
+    expected = expit(draws["weights"].reshape(-1, 2) @ X.T).mean(axis=0)
+    np.testing.assert_allclose(prediction.mean, expected, rtol=1e-4, atol=1e-6)
     assert pickle.loads(pickle.dumps(kernel().model)) == kernel().model
     ranks = sgp.simulation_based_calibration(
         model, rows, jax.random.key(1), 60, kernel=kernel, num_warmup=20, num_draws=9, thinning=3

@@ -15,8 +15,8 @@ MOST_EXCUSED = 0.1
 #: How often L-BFGS starts again, with nothing remembered, where it stopped short of a maximum.
 RESTARTS = 2
 #: Steps that L-BFGS remembers. With the hyperparameters of an additive model of tall data, whose curvatures are a
-#: million to one, 30 need a fourth of the evaluations that SciPy's 10 do (494 and 132, 19 parameters of 60,000 rows). Old
-#: differences of gradients in single precision are rounding: there it is SciPy's 10.
+#: million to one, 30 need a fourth of the evaluations that SciPy's 10 do (494 and 132, 19 parameters of 60,000 rows).
+#: Old differences of gradients in single precision are rounding: there it is SciPy's 10.
 MEMORY, MEMORY_IN_SINGLE = 30, 10
 #: Steps of conjugate gradients, each an evaluation, that a Newton step is approximated by: exact for so few parameters.
 NEWTON_STEPS = 10

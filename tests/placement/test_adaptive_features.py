@@ -91,6 +91,7 @@ def test_the_model_on_rows_has_the_density_of_the_dense_gp(rng):
     assert "y" not in trace
 
 
+@pytest.mark.end_to_end
 def test_too_few_features_are_told_and_more_are_the_remedy():
     X, y = rough()
     with pytest.warns(UserWarning, match="60 features are too few.*Take several times as many features"):
@@ -102,6 +103,7 @@ def test_too_few_features_are_told_and_more_are_the_remedy():
     assert np.all((0.8 < ratio) & (ratio < 1.25))
 
 
+@pytest.mark.end_to_end
 def test_a_gap_in_time_does_not_stretch_scales():
     rng = np.random.default_rng(51)
     t = np.sort(np.concatenate([rng.uniform(0, 30, 75), 1100 + rng.uniform(0, 30, 75)]))

@@ -103,7 +103,13 @@ def test_any_source_of_rows_gives_the_same(ordinary):
         few.importance_weights(chunks[:1], key=key)
 
 
-@pytest.mark.parametrize("likelihood", [SOFTMAX, OVERDISPERSED], ids=["softmax", "overdispersed"])
+@pytest.mark.parametrize(
+    "likelihood",
+    [
+        pytest.param(SOFTMAX, id="softmax"),
+        pytest.param(OVERDISPERSED, id="overdispersed", marks=pytest.mark.end_to_end),
+    ],
+)
 def test_several_predictors_and_parameters(likelihood):
     """The expansion around the posterior itself: ratios nearly constant; and draws of parameters go along."""
     X, y = several(likelihood, n=400)

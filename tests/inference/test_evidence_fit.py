@@ -250,6 +250,7 @@ def test_counts_are_positive_integers(argument, noisy_line):
 def compilations():
     """Names of what JAX compiles, or takes from its files, during a test."""
     names = []
+    jax.clear_caches()  # tests before may have compiled the same
 
     def listen(event, duration, **kwargs):
         if event == "/jax/core/compile/backend_compile_duration":

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..kernels import Kernel
-from ..priors import WeightPrior
+from ..priors import DiagonalPrior, WeightPrior
 from .basis import Basis
 
 
@@ -33,6 +33,30 @@ def require_same_inputs(bases: Sequence[Basis], owner: str) -> None:
             f"{owner}: bases must take the same inputs; got {', '.join(str(basis.input_dim) for basis in bases)} "
             "columns. Wrap one that sees some of them in `SelectedColumns(basis, columns, input_dim)`."
         )
+
+
+def combined(
+    owner: str,
+    parts: tuple[Any, ...],
+    of_bases: Callable[[tuple[Basis, ...]], Basis],
+    of_diagonals: Callable[[tuple[DiagonalPrior, ...]], WeightPrior],
+    of_priors: Callable[[tuple[WeightPrior, ...]], WeightPrior],
+) -> Any:
+    """What is made of several bases, or of several priors: of diagonal ones a diagonal one.
+
+    :raises ValueError: for anything else, and for bases of different numbers of inputs.
+    """
+    if parts and all(isinstance(part, Basis) for part in parts):
+        require_same_inputs(parts, owner)
+        return of_bases(parts)
+    if parts and all(isinstance(part, DiagonalPrior) for part in parts):
+        return of_diagonals(parts)
+    if parts and all(isinstance(part, WeightPrior) for part in parts):
+        return of_priors(parts)
+    raise ValueError(
+        f"{owner} takes bases, or priors, one or more of either; got "
+        f"{', '.join(type(part).__name__ for part in parts) or 'nothing'}."
+    )
 
 
 def first_known(bases: Sequence[Basis], x: Any) -> str | None:

@@ -16,7 +16,7 @@ from .._internal.pytree import pytree_dataclass, static
 from ..kernels import Kernel
 from ..priors import BlockPrior, DiagonalPrior, WeightPrior
 from .basis import Basis
-from .composite import first_known, own_priors, require_same_inputs
+from .composite import combined, first_known, own_priors, require_same_inputs
 
 
 @pytree_dataclass
@@ -176,17 +176,7 @@ def stack(*parts: Any, **named: Basis) -> StackedBasis | DiagonalPrior | BlockPr
             raise ValueError("stack: with names all are bases, and each has one, as in `stack(trend=b1, season=b2)`.")
         require_same_inputs(tuple(named.values()), "stack")
         return NamedStack(tuple(named.values()), tuple(named))
-    if parts and all(isinstance(part, Basis) for part in parts):
-        require_same_inputs(parts, "stack")
-        return StackedBasis(tuple(parts))
-    if parts and all(isinstance(part, DiagonalPrior) for part in parts):
-        return _stacked_diagonals(parts)
-    if parts and all(isinstance(part, WeightPrior) for part in parts):
-        return BlockPrior(parts)
-    raise ValueError(
-        "stack takes bases, or priors, one or more of either; got "
-        f"{', '.join(type(part).__name__ for part in parts) or 'nothing'}."
-    )
+    return combined("stack", parts, StackedBasis, _stacked_diagonals, BlockPrior)
 
 
 def _stacked_diagonals(priors: tuple[DiagonalPrior, ...]) -> DiagonalPrior:

@@ -20,7 +20,7 @@ from .._internal.pytree import pytree_dataclass
 from ..kernels import Kernel
 from ..priors import DiagonalPrior, KroneckerPrior, WeightPrior
 from .basis import Basis, common_variance
-from .composite import first_known, own_priors, require_same_inputs
+from .composite import combined, first_known, own_priors
 from .interpolation_weights import across
 
 
@@ -200,17 +200,7 @@ def tensor(*parts: Any) -> TensorBasis | DiagonalPrior | KroneckerPrior:
         >>> basis.weight_prior((sgp.Categorical(), sgp.Linear(weight_scale=2.0, bias=3.0))).scale.tolist()
         [3.0, 2.0, 3.0, 2.0, 3.0, 2.0]
     """
-    if parts and all(isinstance(part, Basis) for part in parts):
-        require_same_inputs(parts, "tensor")
-        return TensorBasis(tuple(parts))
-    if parts and all(isinstance(part, DiagonalPrior) for part in parts):
-        return _product_of_diagonals(parts)
-    if parts and all(isinstance(part, WeightPrior) for part in parts):
-        return KroneckerPrior(parts)
-    raise ValueError(
-        "tensor takes bases, or priors, one or more of either; got "
-        f"{', '.join(type(part).__name__ for part in parts) or 'nothing'}."
-    )
+    return combined("tensor", parts, TensorBasis, _product_of_diagonals, KroneckerPrior)
 
 
 def _product_of_diagonals(priors: tuple[DiagonalPrior, ...]) -> DiagonalPrior:

@@ -11,12 +11,13 @@ import numpyro.distributions as dist
 from jax.scipy.special import gammaln
 
 from .._internal.pytree import pytree_dataclass, static
-from .likelihood import Derivatives, checked_columns, require_rows
+from .counts import Counts
+from .likelihood import Derivatives
 from .positive import PositiveParameters
 
 
 @pytree_dataclass
-class NegativeBinomial(PositiveParameters):
+class NegativeBinomial(Counts, PositiveParameters):
     """Counts of mean ``μ = exp(η)`` and variance ``μ + μ²/concentration``. Exposure enters as an offset.
 
     :param concentration: a positive number to hold fixed, or ``dist.LogNormal``; by default free under a log-normal
@@ -33,8 +34,6 @@ class NegativeBinomial(PositiveParameters):
     concentration: Any = static(default=None)
 
     positive = ("concentration",)
-    takes_exposure = True
-    is_log_concave = True
 
     def default_priors(self, y: np.ndarray) -> dict[str, tuple[float, float]]:
         """Weakly informative: the counts vary from little more to several times more than Poisson ones."""
@@ -64,14 +63,3 @@ class NegativeBinomial(PositiveParameters):
     def mean(self, eta: Any, parameters: Any = (), y: Any = None) -> jax.Array:
         """The rate."""
         return jnp.exp(jnp.asarray(eta))
-
-    def start(self, y: Any) -> jax.Array:
-        """Log of a little more than the count."""
-        return jnp.log(jnp.asarray(y) + 0.5)
-
-    def check(self, y: Any, first_row: int = 0, owner: str = "compress_likelihood") -> np.ndarray:
-        """Whole numbers of at least zero."""
-        y = checked_columns(self, y, owner)
-        wanted = "whole numbers of at least 0"
-        require_rows(lambda b: (b >= 0) & np.isfinite(b) & (b == np.floor(b)), y, first_row, wanted, owner)
-        return y

@@ -13,6 +13,7 @@ from .._internal import checks
 from ..bases.basis import Basis
 from ..tables.chunks import TableChunks, as_triple
 from .accumulate import moments_of_arrays, progress_bar
+from .alike import require_addable
 from .checkpoint import Checkpoint, CheckpointError
 from .devices import is_sharded, sum_devices
 from .moments import Moments
@@ -197,7 +198,7 @@ def _of_chunks(
                     beside = kind if statistics is None else kind or kind_beside(statistics.moments)
                     moments = summed(X, y, row_weights, progress=False, kind=beside)
                     if statistics is not None:
-                        statistics.require_compatible(basis, moments)
+                        require_addable(basis, statistics.moments, basis, moments)
                         moments = statistics.moments + moments
                     statistics = SufficientStatistics(basis, moments)
                     if checkpoint is not None:

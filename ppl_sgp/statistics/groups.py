@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from .._internal.pytree import rebuild
+from .alike import require_alike
 from .compressed import Compressed, with_null_rows
 from .root_moments import RootMoments
 from .statistics import SufficientStatistics, with_compressed
@@ -41,7 +42,7 @@ def stack_statistics(groups: Iterable[SufficientStatistics]) -> SufficientStatis
         raise ValueError("stack_statistics: pass a list of statistics, one a group, from sgp.sufficient_statistics.")
     first = groups[0]
     for group in groups:
-        first.require_alike(group.basis, group.moments)
+        require_alike(first.basis, first.moments, group.basis, group.moments)
         if type(group) is not type(first):
             raise ValueError("stack_statistics: some groups are compressed likelihoods, others of Gaussian noise.")
     alike = _as_plain(groups) if len({type(group.moments) for group in groups}) > 1 else groups

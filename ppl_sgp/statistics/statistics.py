@@ -9,13 +9,14 @@ import jax
 import numpy as np
 
 from .._internal import checks
-from .._internal.pytree import rebuild, same_tree
+from .._internal.pytree import rebuild
 from .._internal.shown import Shown
 from ..bases.basis import Basis
 from ..bases.rotated import RotatedBasis
 from ..priors import WeightPrior
 from ..tables.recipe import rows_of_table
 from .accumulate import moments_of_arrays
+from .alike import require_addable, require_one_group
 from .compressed import Compressed, compress, compressed_of
 from .consistency import require_consistent
 from .downdate import downdated
@@ -186,52 +187,16 @@ class SufficientStatistics(Shown):
             return NotImplemented
         if not other.has_noise:
             return other + self
-        self.require_compatible(other.basis, other.moments)
+        require_addable(self.basis, self.moments, other.basis, other.moments)
         return SufficientStatistics(self.basis, self.moments + other.moments)
 
     def __radd__(self, other: Any) -> SufficientStatistics:
         """So that ``sum`` of statistics works."""
         return self if isinstance(other, int) and other == 0 else NotImplemented
 
-    def require_compatible(self, basis: Basis, moments: Moments) -> None:
-        """Refuse to add sums of another basis, of another number of outputs, or that would lose digits asked for."""
-        self.require_alike(basis, moments)
-        root, other = isinstance(self.moments, RootMoments), isinstance(moments, RootMoments)
-        if root != other and (self.moments if root else moments).required:  # type: ignore[attr-defined]
-            raise ValueError(
-                "Statistics can be added only if they were computed in the same way; one of these comes from "
-                '`method="qr"`, whose digits the other lacks. Compute both alike.'
-            )
-
-    def require_alike(self, basis: Basis, moments: Moments) -> None:
-        """Refuse statistics of another basis or of another number of outputs."""
-        if not checks.is_concrete(self.moments, moments):
-            raise ValueError(
-                "Statistics are added on the host, in float64: their numbers cannot be read under `jit`, `vmap` or "
-                "`grad`. Add them before, and pass the sum as an argument."
-            )
-        self.require_one_group("Adding statistics")
-        SufficientStatistics(basis, moments).require_one_group("Adding statistics")
-        if not same_tree(self.basis, basis):
-            raise ValueError(
-                "Statistics can be added only if they were computed with the same basis; these bases differ. "
-                "Keep one basis (save it with the statistics) and compute both from it."
-            )
-        if np.shape(self.moments.sum_squares) != np.shape(moments.sum_squares):
-            raise ValueError(
-                f"Statistics to be added must have the same outputs; got y of shape (n, …) with trailing shapes "
-                f"{np.shape(self.moments.sum_squares)} and {np.shape(moments.sum_squares)}."
-            )
-
     def require_one_group(self, owner: str) -> None:
         """Refuse a batch of groups, which is there to be mapped over. Within ``jax.vmap`` there is one."""
-        groups = np.shape(self.moments.num_rows)
-        if groups:
-            raise ValueError(
-                f"{owner}: these are statistics of {groups[0]} groups, from `sgp.stack_statistics`, where those of one "
-                "are needed. Map over the groups, as in `jax.vmap(lambda stats: sgp.log_evidence(stats, prior, "
-                "noise_scale))(batch)`, or use the statistics of each before they were stacked."
-            )
+        require_one_group(self.moments, owner)
 
     def _require_host(self, owner: str) -> None:
         """Refuse what is computed on the host for traced statistics, or for a batch of groups."""
@@ -253,7 +218,7 @@ class SufficientStatistics(Shown):
         self._require_host("update")
         X, y, row_weights = rows_of_table(self.basis.recipe, X, y, row_weights)
         moments = moments_of_arrays(self.basis, X, y, row_weights, kind=kind_beside(self.moments))
-        self.require_compatible(self.basis, moments)
+        require_addable(self.basis, self.moments, self.basis, moments)
         return SufficientStatistics(self.basis, self.moments + moments)
 
     def forget(self, X: Any, y: Any = None, row_weights: Any = None) -> SufficientStatistics:
@@ -287,7 +252,7 @@ class SufficientStatistics(Shown):
         X, y, row_weights = rows_of_table(self.basis.recipe, X, y, row_weights)
         part = moments_of_arrays(self.basis, X, y, row_weights, kind=Moments)
         moments = self.moments.plain()
-        SufficientStatistics(self.basis, moments).require_compatible(self.basis, part)
+        require_addable(self.basis, moments, self.basis, part)
         return SufficientStatistics(self.basis, downdated(moments, part))
 
     def rotate(self, prior: WeightPrior | None = None, *, orthonormal: bool = False) -> SufficientStatistics:

@@ -24,7 +24,8 @@ from jax.scipy.linalg import cho_solve, solve_triangular
 
 from .._internal.batching import vectorize
 from ..priors import DiagonalPrior
-from ..statistics.statistics import SufficientStatistics, uses_dual_form
+from ..statistics.compressed import uses_dual_form
+from ..statistics.statistics import SufficientStatistics
 
 #: Up to this ``tr GᵀG``, a bound of the condition number, products lose less than 1e-8 nats a weight in float64.
 SAFE_SIZE = 1e8

@@ -156,3 +156,8 @@ def _project_diagonal(moments: Moments) -> tuple[np.ndarray, np.ndarray]:
     factor = np.sqrt(moments.gram)
     inverse = np.divide(1.0, factor, out=np.zeros_like(factor), where=factor > 0)
     return factor, (moments.feature_output.T * inverse).T
+
+
+def uses_dual_form(rank: int, num_features: int) -> bool:
+    """Whether factors of size rank are cheaper than factors of size m: the measured break-even is near m/2."""
+    return 2 * rank <= num_features

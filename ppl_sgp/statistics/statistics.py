@@ -17,7 +17,7 @@ from ..priors import WeightPrior
 from ..tables.recipe import rows_of_table
 from .accumulate import moments_of_arrays
 from .alike import require_addable, require_one_group
-from .compressed import Compressed, compress, compressed_of
+from .compressed import Compressed, compress, compressed_of, uses_dual_form
 from .consistency import require_consistent
 from .downdate import downdated
 from .moments import Moments
@@ -395,8 +395,3 @@ class SufficientStatistics(Shown):
 def with_compressed(basis: Basis, moments: Moments, compressed: Compressed) -> SufficientStatistics:
     """Statistics whose compressed form is known."""
     return rebuild(SufficientStatistics, {"basis": basis, "moments": moments, "compressed": compressed})
-
-
-def uses_dual_form(rank: int, num_features: int) -> bool:
-    """Whether factors of size rank are cheaper than factors of size m: the measured break-even is near m/2."""
-    return 2 * rank <= num_features

@@ -246,33 +246,6 @@ def test_counts_are_positive_integers(argument, noisy_line):
         sgp.fit_evidence(noise_above, noisy_line[0], **argument)
 
 
-@pytest.fixture
-def compilations():
-    """Names of what JAX compiles, or takes from its files, during a test."""
-    names = []
-    jax.clear_caches()  # tests before may have compiled the same
-
-    def listen(event, duration, **kwargs):
-        if event == "/jax/core/compile/backend_compile_duration":
-            names.append(kwargs.get("fun_name"))
-
-    jax.monitoring.register_event_duration_secs_listener(listen)
-    yield names
-    jax.monitoring.unregister_event_duration_listener(listen)
-
-
-def test_other_data_of_equal_shape_compile_nothing(compilations, problem):
-    """Models made alike are the same one to the compiler."""
-    fit = sgp.fit_evidence(sgp.models.fourier_gp(), problem.statistics, num_starts=2)
-    first = len(compilations)
-    other = sgp.sufficient_statistics(problem.basis, problem.X, 3 * problem.y[::-1])
-    again = sgp.fit_evidence(sgp.models.fourier_gp(), other, num_starts=2)
-    assert first > 0 and compilations[first:] == []
-    assert again.log_evidence != fit.log_evidence
-    sgp.fit_evidence(sgp.models.fourier_gp(noise_scale=0.3), other)  # another model
-    assert len(compilations) > first
-
-
 def test_a_variable_that_a_model_reads_may_change(noisy_line):
     stats, _ = noisy_line
     fixed = {"noise": 0.4, "scale": np.ones(2)}

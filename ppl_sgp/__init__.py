@@ -1,6 +1,7 @@
 """Sparse Gaussian-process priors for NumPyro: compress rows once, then sample at a cost independent of their number."""
 
 from . import direct, likelihoods, models, plots
+from ._internal.blas import one_blas_thread
 from ._internal.pytree import pytree_dataclass, static
 from .bases.additive import additive_basis
 from .bases.basis import Basis
@@ -226,6 +227,7 @@ __all__ = [
     "observe_groups",
     "observe_inducing",
     "observe_weights",
+    "one_blas_thread",
     "output_statistics",
     "place",
     "plots",

@@ -208,7 +208,12 @@ class LaplaceBasis(Basis):
         remedy = "Pass a stationary one, such as sgp.SquaredExponential(0.5)."
         kernel = checked_kernel(kernel, Kernel, "LaplaceBasis", remedy)  # type: ignore[type-abstract]
         spectral = with_spectrum(kernel, "LaplaceBasis.weight_prior")
-        dtype = checks.common_dtype(*jax.tree.leaves(kernel))
-        grid = jnp.meshgrid(*(jnp.asarray(axis, dtype) for axis in self.frequencies), indexing="ij")
-        frequencies = jnp.stack(grid, axis=-1).reshape(self.num_features, self.input_dim)
-        return DiagonalPrior.from_log_scale(spectral.log_spectral_density(frequencies) / 2)
+        return DiagonalPrior.from_log_scale(_log_scale(spectral, self.frequencies))
+
+
+# One program also where a model is evaluated eagerly.
+@jax.jit
+def _log_scale(kernel: Any, axes: tuple[Any, ...]) -> jax.Array:
+    dtype = checks.common_dtype(*jax.tree.leaves(kernel))
+    grid = jnp.meshgrid(*(jnp.asarray(axis, dtype) for axis in axes), indexing="ij")
+    return kernel.log_spectral_density(jnp.stack(grid, axis=-1).reshape(-1, len(axes))) / 2

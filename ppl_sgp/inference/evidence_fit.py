@@ -138,14 +138,15 @@ def fit_evidence(
     checks.whole_number("num_starts", num_starts, 1, "fit_evidence")
     checks.whole_number("max_iterations", max_iterations, 1, "fit_evidence")
     key = None if key is None else random_key(key, "fit_evidence")
-    _check_sites(draw_once(model, statistics), init)  # of statistics as they are: what models refuse is refused here
+    # Of statistics as they are: what models refuse is refused here.
+    jax.eval_shape(lambda: _check_sites(draw_once(model, statistics), init))
     fixed = jax.random.key(0)
     keys = jax.random.split(fixed if key is None else key, num_starts)[1:]
     drawn = Compiled(_start, model, 1)
     if init is None:
         first = Compiled(_start, model, MEDIAN_OF)(statistics, fixed)
     else:
-        first = unconstrained(model, statistics, init)
+        first = Compiled(unconstrained, model)(statistics, init)
     starts = [first, *(drawn(statistics, each) for each in keys)]
     flat, unravel = ravel_pytree(starts[0])
     density = Compiled(_joint_density, model)

@@ -46,7 +46,9 @@ def sample_noise_scale(owner: str, data: Data, value: Any, default: dist.Distrib
 
 def log_normal(median: Any, spread: float) -> dist.Distribution:
     """Log-normal with the given median, () or (q,), and standard deviation of the logarithm."""
-    return dist.LogNormal(jnp.log(jnp.asarray(median)), spread).to_event(jnp.ndim(median))
+    dtype = checks.common_dtype(median)
+    location = np.log(np.asarray(median, dtype)) if checks.is_concrete(median) else jnp.log(jnp.asarray(median))
+    return dist.LogNormal(location, spread).to_event(jnp.ndim(median))
 
 
 def scale_of_outputs(data: Data) -> Any:

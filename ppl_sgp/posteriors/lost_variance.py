@@ -47,7 +47,7 @@ def warn_of_lost_variance(posterior: Posterior, X_new: np.ndarray) -> None:
     parameters = few.parameters()
     if not isinstance(parameters, MarginalParameters):
         return
-    if basis.effective_share(parameters.prior.log_variance) < FEW_FEATURES:
+    if np.asarray(_effective_share(basis, parameters.prior)) < FEW_FEATURES:
         return  # which is announced already, and explains it
     share = np.median(_shares(few, parameters, X), axis=0)
     poor = share < LEAST_SHARE
@@ -71,13 +71,24 @@ def _shares(posterior: Posterior, parameters: MarginalParameters, X: np.ndarray)
     """``φ(x)ᵀS⁻¹φ(x) / k(x, x)`` at each draw and row, the least over outputs, (draws, n)."""
     basis: Any = posterior.statistics.basis
     Phi = basis.host_features(X)
-    shares = []
+    stacked, shares = jax.tree.map(np.asarray, parameters.prior), []
     for number in range(posterior.num_draws):
         draw = {name: values[number] for name, values in posterior.latent.items()}
         of_outputs = []
-        for output, prior in enumerate(single_priors(jax.tree.map(itemgetter(number), parameters.prior))):
-            features = jnp.asarray(Phi, prior.log_variance.dtype)
-            implied = np.sum(Phi * np.asarray(prior.apply(features.T)).T, axis=1)
-            of_outputs.append(implied / np.asarray(posterior.model.kernel_at(draw, basis, output).diag(X)))
+        for output, prior in enumerate(single_priors(jax.tree.map(itemgetter(number), stacked))):
+            kernel = posterior.model.kernel_at(draw, basis, output)
+            of_outputs.append(np.asarray(_share(prior, kernel, Phi, X)))
         shares.append(np.min(of_outputs, axis=0))
     return np.array(shares)
+
+
+@jax.jit
+def _effective_share(basis: Any, prior: Any) -> jax.Array:
+    return basis.effective_share(prior.log_variance)
+
+
+@jax.jit
+def _share(prior: Any, kernel: Any, Phi: Any, X: Any) -> jax.Array:
+    features = jnp.asarray(Phi, prior.log_variance.dtype)
+    variance = jnp.sum(features * prior.apply(features.T).T, axis=1)
+    return variance / jnp.asarray(kernel.diag(X), variance.dtype)

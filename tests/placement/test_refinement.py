@@ -85,6 +85,7 @@ def test_place_says_what_it_did(rows, monkeypatch):
     monkeypatch.setattr(budget, "ALL_ROWS", 40)
     monkeypatch.setattr(budget, "EXACT_ROWS", 40)
     monkeypatch.setattr(budget, "LEAST_POINTS", 20)
+    monkeypatch.setattr(budget, "MANY_MORE", 1)
     placed = sgp.place(jax.random.key(0), *rows, num_features=40)
     text = str(placed.report)
     assert "Exact GP on" in text and "efined on all rows: by the bound through 39 points" in text

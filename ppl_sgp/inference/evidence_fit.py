@@ -23,6 +23,7 @@ from ..statistics.kept_rows import ChunkedRows, Rows
 from ..statistics.statistics import SufficientStatistics
 from .curvature import laplace_deviations
 from .maximise import Objective, maximise
+from .unsuited_basis import unsuited_basis
 
 #: Draws of each prior whose median is the first start, and further starts if a key is given.
 MEDIAN_OF, FURTHER_STARTS = 101, 3
@@ -178,9 +179,13 @@ def fit_evidence(
         best = max(ends, key=lambda end: end.value)
         x, log_joint, converged = best.x, best.value, best.converged
         message = f"{best.reason}; {best.step}"
+    values, evidence = Compiled(_at, model)(statistics, unravel(jnp.asarray(x, flat.dtype)))
     if not converged:
         checks.warn(f"fit_evidence has not converged: {message}. {_remedy(message, flat.dtype)}")
-    values, evidence = Compiled(_at, model)(statistics, unravel(jnp.asarray(x, flat.dtype)))
+    else:
+        unsuited = unsuited_basis(model, statistics, values)
+        if unsuited is not None:
+            checks.warn(f"fit_evidence: {unsuited}")
     return EvidenceFit(values, float(evidence), log_joint, converged, message, objective.num_evaluations)
 
 

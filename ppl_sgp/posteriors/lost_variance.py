@@ -13,6 +13,7 @@ from .._internal import checks
 from ..bases.fourier import FEW_FEATURES
 from ..bases.frozen_kernel import FrozenKernelBasis
 from ..bases.laplace import LaplaceBasis
+from ..inference.unsuited_basis import unsuited_basis
 from ..models.kernel_model import KernelModel
 from ..priors.members import single_priors
 from ..statistics.statistics import SufficientStatistics
@@ -65,6 +66,11 @@ def warn_of_lost_variance(posterior: Posterior, X_new: np.ndarray) -> None:
             f"variance of its kernel, down to {share[worst]:.2g} of it at {X[worst].tolist()}: f is drawn to zero "
             f"there, and too certain. {remedy}"
         )
+        return
+    middle = few.take([few.num_draws // 2])
+    unsuited = unsuited_basis(model, posterior.data, {name: values[0] for name, values in middle.latent.items()})
+    if unsuited is not None:
+        checks.warn(f"predict: {unsuited}")
 
 
 def _shares(posterior: Posterior, parameters: MarginalParameters, X: np.ndarray) -> np.ndarray:

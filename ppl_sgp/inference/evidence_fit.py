@@ -22,7 +22,7 @@ from ..sites.tracing import constrained, draw_once, is_latent, observed_sites, u
 from ..statistics.kept_rows import ChunkedRows, Rows
 from ..statistics.statistics import SufficientStatistics
 from .curvature import laplace_deviations
-from .maximise import Objective, maximise
+from .maximise import MISLED, Objective, maximise
 from .unsuited_basis import unsuited_basis
 
 #: Draws of each prior whose median is the first start, and further starts if a key is given.
@@ -203,6 +203,11 @@ def _remedy(message: str, dtype: Any) -> str:
         return "This is the best point so far."
     if message.startswith("the iteration limit"):
         return "Raise `max_iterations`."
+    if message.startswith(MISLED):
+        return (
+            "Part of the model is not differentiable, or its derivative is stopped: a rounding, a comparison, "
+            "`jax.lax.stop_gradient`. NUTS needs gradients as well: make it smooth, or hold that site fixed."
+        )
     if dtype != jnp.float64:
         return "Call numpyro.enable_x64() first: its rounding hides what is left to gain."
     return (

@@ -229,7 +229,6 @@ class LaplaceBasis(Basis):
                 f"{self.boundary}), where features are mirror images and predictions wrong. Make the basis and its "
                 "statistics again with a box for all inputs, as in "
                 "`LaplaceBasis.from_data(np.concatenate([X, X_new]), ...)`, or leave those rows out.",
-                stacklevel=4,
             )
 
     def features(self, X: Any, xp: ModuleType) -> Any:

@@ -10,7 +10,7 @@ PYTEST_ARGS ?=
 PY := $(VENV)/bin/python
 PIP_INSTALL := "$(PY)" -m pip install --quiet --disable-pip-version-check --no-input
 
-.PHONY: help demo test test-float64 test-float32 test-defaults test-lowest end-to-end lint format docs bench clean
+.PHONY: help demo test test-float64 test-float32 test-defaults test-lowest end-to-end lint format docs bench dist clean
 .DELETE_ON_ERROR:
 
 help:
@@ -22,6 +22,7 @@ help:
 	@echo 'make format   let ruff rewrite what make lint would complain about'
 	@echo 'make docs     the documentation, in docs/_build/html'
 	@echo 'make bench    list the benchmarks; make bench NAME=evidence runs one'
+	@echo 'make dist     wheel and source distribution, in dist/, checked'
 	@echo 'make clean    remove the virtual environment, caches and builds'
 	@echo 'Each sets up what it needs in $(VENV) first, with $(PYTHON) (override with PYTHON=..., VENV=...).'
 
@@ -78,6 +79,11 @@ bench:
 	@echo 'Benchmarks; run one with make bench NAME=...'
 	@for script in $$(grep -l __main__ benchmarks/*.py); do echo "  $$(basename "$$script" .py)"; done
 endif
+
+dist: $(VENV)/.test-installed
+	rm -rf dist
+	"$(PY)" -m build
+	"$(PY)" -m twine check --strict dist/*
 
 clean:
 	rm -rf "$(VENV)" .mypy_cache .pytest_cache .ruff_cache build dist docs/_build

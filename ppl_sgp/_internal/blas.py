@@ -24,23 +24,30 @@ SMALL = 1500
 
 
 class _Limit:
-    """One limit at a time, whoever asks for it: the first to come sets it, and the last to go restores what was there."""
+    """One limit at a time, set and lifted by the thread that came first, which alone may do so.
+
+    While it is there, other threads have it too, and what they enter and leave changes nothing.
+    """
 
     def __init__(self) -> None:
-        self._lock, self._depth, self._limiter = threading.Lock(), 0, None
+        self._lock, self._owner, self._depth = threading.Lock(), 0, 0
+        self._limiter: Any = None
 
     def enter(self) -> None:
         with self._lock:
             if self._depth == 0:
+                self._owner = threading.get_ident()
                 self._limiter = _controller().limit(limits=1, user_api="blas")
-            self._depth += 1
+                self._limiter.__enter__()
+            self._depth += self._owner == threading.get_ident()
 
     def leave(self) -> None:
         with self._lock:
+            if self._depth == 0 or self._owner != threading.get_ident():
+                return
             self._depth -= 1
             if self._depth == 0:
-                self._limiter.restore_original_limits()  # type: ignore[attr-defined]
-                self._limiter = None
+                self._limiter.__exit__(None, None, None)
 
 
 _limit = _Limit()

@@ -1,7 +1,7 @@
 """What the package index is told: the address of the repository, and a README whose links lead there.
 
-Both follow from one setting, ``repository`` in ``[tool.hatch.metadata.hooks.custom]`` of pyproject.toml. While it is empty
-the package has no addresses, and links to files of the repository become plain text.
+Both follow from one setting, ``repository`` in ``[tool.hatch.metadata.hooks.custom]`` of pyproject.toml. While it is
+empty the package has no addresses, and links to files of the repository become plain text.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What a new user waits for: README's first block, run in a fresh process without a cache of programs.
 
-CPU seconds (all threads) to the first posterior and of the whole block, statement by statement, with the number of programs that
-XLA compiles in each. The targets are 12 CPU seconds to the first posterior and 25 in all. BLAS has the threads that it takes
-by default; ``--blas-threads 1`` shows what is left when it has one.
+CPU seconds (all threads) to the first posterior and of the whole block, statement by statement, with the number of
+programs that XLA compiles in each. The targets are 12 CPU seconds to the first posterior and 25 in all. BLAS has the
+threads that it takes by default; ``--blas-threads 1`` shows what is left when it has one.
 
 PYTHONPATH=. python benchmarks/first_hour.py [--smoke] [--names] [--blas-threads N]
 """
@@ -30,7 +30,9 @@ SETTINGS = ("JAX_COMPILATION_CACHE_DIR", "JAX_ENABLE_X64", "XLA_FLAGS", "OPENBLA
 
 def first_block() -> str:
     """The code of README's first block of Python."""
-    match = re.search(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    match = re.search(
+        r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE
+    )
     assert match is not None
     return match.group(1)
 
@@ -46,7 +48,9 @@ def run_statements(source: str) -> list[dict[str, object]]:
         if "jax" in variables:
             if not listening:
                 variables["jax"].monitoring.register_event_duration_secs_listener(
-                    lambda event, seconds, **of: programs.append([str(of.get("fun_name")), seconds]) if event == COMPILED else None
+                    lambda event, seconds, **of: (
+                        programs.append([str(of.get("fun_name")), seconds]) if event == COMPILED else None
+                    )
                 )
                 listening = True
             variables["jax"].effects_barrier()
@@ -80,7 +84,9 @@ def in_fresh_process(source: str, blas_threads: int | None) -> tuple[list[dict[s
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--smoke", action="store_true", help="fewer rows and draws; finishes sooner")
-    parser.add_argument("--names", action="store_true", help="name the programs of each statement, with the milliseconds of compilation")
+    parser.add_argument(
+        "--names", action="store_true", help="name the programs of each statement, with the milliseconds of compilation"
+    )
     parser.add_argument("--blas-threads", type=int, help="threads of BLAS; default: as many as it takes")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -89,7 +95,9 @@ def main() -> None:
         return
     source = first_block()
     if options.smoke:
-        source = source.replace("5_000", "200").replace("num_warmup=300, num_samples=500", "num_warmup=5, num_samples=5")
+        source = source.replace("5_000", "200").replace(
+            "num_warmup=300, num_samples=500", "num_warmup=5, num_samples=5"
+        )
     print_header("The first hour", {"blas_threads": options.blas_threads or "default", "smoke": options.smoke})
     rows, total = in_fresh_process(source, options.blas_threads)
     table, so_far = [], 0.0

@@ -1,4 +1,4 @@
-"""What is uploaded: one version, links that lead somewhere, a wheel and a source distribution with all that they need."""
+"""What is uploaded: one version, links that lead somewhere, a wheel and a source distribution with all they need."""
 
 from __future__ import annotations
 
@@ -139,7 +139,9 @@ def test_the_wheel_is_imported_in_a_fresh_environment(built, tmp_path):
 
     run("-m", "pip", "install", "--no-index", "--no-deps", "--no-cache-dir", built["own"][".whl"])
     own = pathlib.Path(run("-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip())
-    (own / "dependencies.pth").write_text(sysconfig.get_path("purelib"))  # a path: what is in its .pth files is not read
+    (own / "dependencies.pth").write_text(
+        sysconfig.get_path("purelib")
+    )  # a path: what is in its .pth files is not read
     code = "import ppl_sgp, importlib.metadata as m; print(ppl_sgp.__version__, m.version('ppl_sgp'), ppl_sgp.__file__)"
     version, installed, file = run("-c", code).split()
     assert version == installed == sgp.__version__ and pathlib.Path(file).is_relative_to(own)

@@ -1,7 +1,7 @@
 """Threads of BLAS: small matrices are factorised faster by one.
 
-OpenBLAS wakes all of its threads for matrices of a hundred rows, and they spin while they wait for the next: chains that
-are sampled side by side then take twenty times as long (m = 80, four chains on two cores: 31 s instead of 1.7 s).
+OpenBLAS wakes all of its threads for matrices of a hundred rows, and they spin while they wait for the next: chains
+that are sampled side by side then take twenty times as long (m = 80, four chains on two cores: 31 s instead of 1.7 s).
 """
 
 from __future__ import annotations
@@ -93,6 +93,11 @@ def _entered() -> Iterator[None]:
         yield
     finally:
         _limit.leave()
+
+
+def square_of(rows: int, columns: int) -> int:
+    """The size of a square matrix of as many numbers."""
+    return int((rows * columns) ** 0.5)
 
 
 def largest_dimension(data: Any) -> int:

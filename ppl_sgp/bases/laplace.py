@@ -137,7 +137,9 @@ class LaplaceBasis(Basis):
             served = _default_lengthscales(X) if lengthscale is None else lengthscale
             number, factor = _chosen(X, served, kernel, num_functions, boundary_factor)
         elif lengthscale is not None:
-            raise ValueError(f"{owner}: `lengthscale` chooses what is not given, and both number and box are. Drop one.")
+            raise ValueError(
+                f"{owner}: `lengthscale` chooses what is not given, and both number and box are. Drop one."
+            )
         else:
             number, factor = num_functions, boundary_factor
         factor = np.full(len(centre), factor) if np.ndim(factor) == 0 else factor

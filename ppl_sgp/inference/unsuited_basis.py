@@ -22,7 +22,9 @@ def unsuited_basis(model: Callable[..., Any], statistics: Any, values: dict[str,
     of_parts = getattr(model, "part_kernels", None)
     if of_parts is not None and basis.parts:
         kernels = of_parts(values, basis)
-        pairs = [(f"part {name!r}: ", part, kernels[name]) for name, part in zip(basis.part_names, basis.parts, strict=True)]
+        pairs = [
+            (f"part {name!r}: ", part, kernels[name]) for name, part in zip(basis.part_names, basis.parts, strict=True)
+        ]
     elif callable(getattr(model, "kernel_at", None)):
         standing = [part for part in basis.parts if part.approximates_kernel]
         pairs = [("", standing[0] if len(standing) == 1 else basis, model.kernel_at(values, basis))]  # type: ignore[attr-defined]

@@ -12,6 +12,7 @@ import jax
 import numpy as np
 from scipy.linalg import cholesky, solve_triangular
 
+from .._internal.blas import one_thread_if_small, square_of
 from ..bases.basis import Basis
 from ..bases.fourier import FourierBasis
 from ..bases.frozen_kernel import covariances, evaluate_rows
@@ -129,7 +130,9 @@ def _nystrom(hyper: Hyperparameters, points: np.ndarray, sample: Sample, ratio: 
             found, lost = score_at_points(kernel, points[:count], sample, ratio)
             if lost <= NOTHING or count >= len(points):
                 break
-        tried = _at_points("Nyström", kernel, points[:count] if lost <= NOTHING else points, factor, found, lost, sample)
+        tried = _at_points(
+            "Nyström", kernel, points[:count] if lost <= NOTHING else points, factor, found, lost, sample
+        )
         yield tried
         if best is None or merit(tried) > merit(best):
             best = tried
@@ -164,10 +167,11 @@ def _greedy(
 
 def score_at_points(kernel: Kernel, points: np.ndarray, sample: Sample, ratio: float) -> tuple[Score, float]:
     """The score of Nyström functions, and what they lack of the variance at new rows over that of the noise."""
-    L = _factor(kernel, points)
-    Phi, Phi_new = (_whitened(kernel, L, points, rows) for rows in (sample.X, sample.X_new))
-    residual = (1 - np.sum(Phi_new**2, axis=1)).clip(0)
-    found = score(sample, _with_level(Phi), _with_level(Phi_new), residual, ratio)
+    with one_thread_if_small(square_of(len(sample.X), len(points))):
+        L = _factor(kernel, points)
+        Phi, Phi_new = (_whitened(kernel, L, points, rows) for rows in (sample.X, sample.X_new))
+        residual = (1 - np.sum(Phi_new**2, axis=1)).clip(0)
+        found = score(sample, _with_level(Phi), _with_level(Phi_new), residual, ratio)
     lost = float(np.mean(residual)) if len(residual) else 0.0
     return found, lost * (found.amplitude / found.noise_scale) ** 2
 
@@ -240,8 +244,9 @@ def _fourier(
 def _free(name: str, basis: Basis, kernel: Kernel, sample: Sample, ratio: float) -> Candidate:
     with jax.enable_x64(True):
         scale = np.asarray(basis.weight_prior(kernel).scale)  # type: ignore[attr-defined]
-    Phi, Phi_new = (_with_level(basis.host_features(rows) * scale) for rows in (sample.X, sample.X_new))
-    found = score(sample, Phi, Phi_new, np.zeros(len(Phi_new)), ratio)
+    with one_thread_if_small(square_of(len(sample.X), basis.num_features)):
+        Phi, Phi_new = (_with_level(basis.host_features(rows) * scale) for rows in (sample.X, sample.X_new))
+        found = score(sample, Phi, Phi_new, np.zeros(len(Phi_new)), ratio)
     return Candidate(name, True, basis.num_features, 1.0, found, 0.0, lambda: basis)
 
 

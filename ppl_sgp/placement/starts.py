@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+
 from ..bases.frozen_kernel import covariances, evaluate
 from ..evidence.spectrum import FACTORS, RATIOS, Spectrum
 from ..statistics.kept_rows import Rows

@@ -1,4 +1,4 @@
-"""Number and box of a Laplace basis that are chosen for a prior of lengthscales, and what is said where they are wrong."""
+"""Number and box of a Laplace basis that are chosen for a prior of lengthscales, and what is said of a bad choice."""
 
 from __future__ import annotations
 

@@ -36,4 +36,4 @@ def wait_for(values: Any, what: str) -> None:
 
 
 def _ready(array: jax.Array) -> bool:
-    return array.is_deleted() or array.is_ready()
+    return array.is_deleted() or array.is_ready()  # type: ignore[attr-defined]

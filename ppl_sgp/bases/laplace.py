@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from types import ModuleType
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -70,7 +70,11 @@ class LaplaceBasis(Basis):
     approximates_kernel = True
     bounded = True
     #: Functions per boundary factor and relative lengthscale, and boundary factor per relative lengthscale [2].
-    RULES = {SquaredExponential: (1.75, 3.2), Matern32: (3.42, 4.5), Matern52: (2.65, 4.1)}
+    RULES: ClassVar[dict[type[Kernel], tuple[float, float]]] = {
+        SquaredExponential: (1.75, 3.2),
+        Matern32: (3.42, 4.5),
+        Matern52: (2.65, 4.1),
+    }
 
     frequencies: tuple[Any, ...]  # j / 4L in cycles per unit of x, one array (m_i,) an input
     centre: Any

@@ -25,6 +25,7 @@ def posterior_of(rows, count=400):
     return sgp.posterior(model, rows.compressed_draws(np.random.default_rng(0), count), rows.stats)
 
 
+@pytest.mark.slow
 def test_few_events_are_a_finding_with_a_remedy():
     rows = tiny("rare", n=200)
     report = sgp.report(posterior_of(rows), X=rows.X, y=rows.y)
@@ -44,6 +45,7 @@ def test_a_good_expansion_is_none():
     assert any("expansion of the likelihood" in each for each in without.not_checked)
 
 
+@pytest.mark.slow
 def test_models_of_rows_have_a_report():
     report = sgp.report(sgp.posterior(counts, DRAWS, sgp.rows(X, COUNTS)))
     assert "one chain" in checks(report) and "mean of y" not in checks(report)

@@ -37,8 +37,8 @@ _SMALLEST_FACTOR = 1.2
 _SERVED, _MOST_CHOSEN, _LEAST_CHOSEN = 0.8, 200, 1.5
 #: Boxes narrower than this share of what `suggest` says bias lengthscales (by 40% at half of it: Engel's data).
 _LEAST_BOX = 0.6
-#: Lengthscales over half the range of an input beyond which f is a straight line, for any box that serves this one.
-_LONGEST = 2.0
+#: Lengthscales over half the range of an input beyond which no wider box is asked for: f is nearly a line (Engel's data at twice this: sd within 5% outside).
+_LONGEST = 1.0
 
 
 @pytree_dataclass

@@ -37,7 +37,8 @@ _SMALLEST_FACTOR = 1.2
 _SERVED, _MOST_CHOSEN, _LEAST_CHOSEN = 0.8, 200, 1.5
 #: Boxes narrower than this share of what `suggest` says bias lengthscales (by 40% at half of it: Engel's data).
 _LEAST_BOX = 0.6
-#: Lengthscales over half the range of an input beyond which no wider box is asked for: f is nearly a line (Engel's data at twice this: sd within 5% outside).
+#: Lengthscales over half the range of an input beyond which no wider box is asked for: f is nearly a line. Engel's data
+#: are at 1.1; a box of 0.6 of what is asked for has the sd outside the data within 5%.
 _LONGEST = 1.0
 
 

@@ -69,7 +69,7 @@ def same(left, right):
 def test_parts_follow_the_kinds_of_columns(basis):
     assert basis.part_names == ("intercept", "linear", "km", "line", "at", "at day", "at week", "late", "joint")
     sizes = [part.num_features for part in basis.parts]
-    assert sizes == [1, 2, 30, 2, 100, 16, 24, 2, 10]
+    assert sizes == [1, 2, 40, 2, 100, 16, 24, 2, 10]
     assert basis.constant_features.sum() == 1
 
 

@@ -35,6 +35,8 @@ from .evidence.inducing import inducing_evidence, inducing_upper_bound
 from .evidence.inducing_blocks import cluster_rows
 from .evidence.weight_posterior import weight_posterior
 from .expansion.compressed_likelihood import CompressedLikelihood
+from .grids.grid import Grid
+from .grids.solver import GridSolver
 from .inference.augmented_gibbs import AugmentedGibbs
 from .inference.augmented_rows import AugmentedRows, augmented_rows
 from .inference.compress_likelihood import compress_likelihood
@@ -85,10 +87,11 @@ from .sites.compressed_normal import CompressedNormal
 from .sites.discrete_relaxation import DiscreteRelaxation
 from .sites.exact_gp import ExactGP
 from .sites.explicit_likelihood import ExplicitLikelihood, ExplicitRows, explicit_model, explicit_rows
+from .sites.grid_gp import GridGP
 from .sites.grouped_gp import GroupedGP
 from .sites.inducing_gp import InducingGP
 from .sites.latent import LatentGP, latent
-from .sites.observe import observe, observe_exact, observe_groups, observe_inducing, observe_weights
+from .sites.observe import observe, observe_exact, observe_grid, observe_groups, observe_inducing, observe_weights
 from .sites.sparse_gp import SparseGP
 from .sites.whitening import whitened_weights
 from .statistics.checkpoint import CheckpointError
@@ -132,7 +135,10 @@ __all__ = [
     "FeatureKernel",
     "FourierBasis",
     "GibbsRows",
+    "Grid",
     "GridEigenBasis",
+    "GridGP",
+    "GridSolver",
     "GroupedGP",
     "GroupedStatistics",
     "HouseholderPrior",
@@ -223,6 +229,7 @@ __all__ = [
     "models",
     "observe",
     "observe_exact",
+    "observe_grid",
     "observe_groups",
     "observe_inducing",
     "observe_weights",

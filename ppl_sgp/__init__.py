@@ -71,6 +71,7 @@ from .placement.place import place
 from .placement.placed import Placed, PlacementReport
 from .posteriors.augmentation import Augmentation
 from .posteriors.averaging import AveragedPrediction, average_predictions
+from .posteriors.grid_prediction import GridPrediction, predict_grid
 from .posteriors.held_out import leave_future_out, leave_groups_out
 from .posteriors.importance import ImportanceWeights
 from .posteriors.loading import load_posterior
@@ -138,6 +139,7 @@ __all__ = [
     "Grid",
     "GridEigenBasis",
     "GridGP",
+    "GridPrediction",
     "GridSolver",
     "GroupedGP",
     "GroupedStatistics",
@@ -239,6 +241,7 @@ __all__ = [
     "posterior",
     "posterior_sbc",
     "predict",
+    "predict_grid",
     "predictive_entropy",
     "pytree_dataclass",
     "rank_uniformity",

@@ -168,8 +168,13 @@ class Grid(KeptOutputs):
 
     @property
     def input_dim(self) -> int:  # type: ignore[override]
-        """Columns of all axes together."""
-        return sum(points.shape[1] for points in self.axes)
+        """Columns of all axes together, and after them the features."""
+        return sum(self.widths) + self.num_features
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Columns of each axis."""
+        return tuple(points.shape[1] for points in self.axes)
 
     @property
     def num_features(self) -> int:
@@ -185,9 +190,11 @@ class Grid(KeptOutputs):
 
     @property
     def X(self) -> np.ndarray:
-        """Inputs of the observed cells, shape (N, input_dim): the columns of all axes, one after the other."""
-        numbers = np.unravel_index(np.asarray(self.cells), self.shape)
-        return np.concatenate([np.asarray(p)[i] for p, i in zip(self.axes, numbers, strict=True)], axis=1)
+        """Inputs of the observed cells, shape (N, input_dim): columns of all axes, one after the other, and features."""
+        cells = np.asarray(self.cells)
+        numbers = np.unravel_index(cells, self.shape)
+        parts = [np.asarray(p)[i] for p, i in zip(self.axes, numbers, strict=True)]
+        return np.concatenate(parts if self.features is None else [*parts, np.asarray(self.features)[cells]], axis=1)
 
     @property
     def columns(self) -> list[str]:
@@ -195,18 +202,23 @@ class Grid(KeptOutputs):
         named = []
         for dim, points in zip(self.dims, self.axes, strict=True):
             named += [dim] if points.shape[1] == 1 else [f"{dim}_{j}" for j in range(points.shape[1])]
-        return named
+        return named + [f"feature_{j}" for j in range(self.num_features)]
 
     @property
     def input_scale(self) -> np.ndarray:
-        """Standard deviation of each column over the points of its axis, (input_dim,); zero for one that is constant."""
-        return np.concatenate([np.asarray(p).std(axis=0) * (np.ptp(np.asarray(p), axis=0) > 0) for p in self.axes])
+        """Standard deviation of each column over its axis, or of a feature over all cells; zero for what is constant."""
+        parts = [np.asarray(part) for part in self._inputs]
+        return np.concatenate([part.std(axis=0) * (np.ptp(part, axis=0) > 0) for part in parts])
 
     @property
     def input_range(self) -> tuple[np.ndarray, np.ndarray]:
         """Least and largest value of each column, (input_dim,) each."""
-        ends = [(np.min(p, axis=0), np.max(p, axis=0)) for p in self.axes]
+        ends = [(np.min(part, axis=0), np.max(part, axis=0)) for part in self._inputs]
         return np.concatenate([low for low, _ in ends]), np.concatenate([high for _, high in ends])
+
+    @property
+    def _inputs(self) -> list[Any]:
+        return [*self.axes, *([] if self.features is None else [self.features])]
 
     @property
     def coords(self) -> dict[str, np.ndarray]:
@@ -215,6 +227,12 @@ class Grid(KeptOutputs):
             dim: axis_checks.coordinates(np.asarray(points), labels)
             for dim, points, labels in zip(self.dims, self.axes, self.labels, strict=True)
         }
+
+    @property
+    def cell_coords(self) -> dict[str, np.ndarray]:
+        """Coordinates of the observed cells, (N,) each, by the name of the axis."""
+        numbers = np.unravel_index(np.asarray(self.cells), self.shape)
+        return {dim: values[i] for (dim, values), i in zip(self.coords.items(), numbers, strict=True)}
 
     def to_xarray(self, cell_values: Any = None, name: str | None = None) -> xr.DataArray:
         """Numbers of all cells, or the observations with NaN at gaps, as a ``DataArray`` with the grid's coordinates.
@@ -242,10 +260,13 @@ class Grid(KeptOutputs):
         return found
 
     def require_same(self, X: Any, y: Any, row_weights: Any, owner: str) -> None:
-        """Refuse rows beside the grid: it knows its cells."""
+        """Refuse rows that are not the observed cells of the grid, in their order. Each may be ``None``."""
         for name, given in (("X", X), ("y", y), ("row_weights", row_weights)):
-            if given is not None and given is not getattr(self, name):
-                raise ValueError(f"{owner}: the grid of this posterior knows its cells: leave `{name}` out.")
+            if given is not None and not np.array_equal(checks.host_numbers(name, given, owner), getattr(self, name)):
+                raise ValueError(
+                    f"{owner}: `{name}` is not that of the observed cells of this posterior, which knows them: leave it "
+                    "out."
+                )
 
     def _with_outputs(self, values: Any) -> Grid:
         """The same cells with other observations."""

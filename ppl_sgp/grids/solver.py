@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any, Literal
 
 from .._internal import checks
+from .._internal.by_value import EqualByValue
+from .._internal.pytree import pytree_dataclass, static
 
 METHODS = ("auto", "fill", "ignore")
 LOG_DETERMINANTS = ("auto", "exact", "lanczos", "nystrom")
 
 
-@dataclasses.dataclass(frozen=True)
-class GridSolver:
+@pytree_dataclass
+class GridSolver(EqualByValue):
     """How a grid with gaps is solved. Grids without gaps and with equal noise need none of it.
 
     With a factor of the N observed cells or of the L gaps, whichever are fewer, everything is exact: O(min(N, L)³).
@@ -42,15 +43,15 @@ class GridSolver:
         1e-09
     """
 
-    method: Literal["auto", "fill", "ignore"] = "auto"
-    tolerance: float = 1e-9
-    max_iterations: int = 1000
-    rank: int = 0
-    log_determinant: Literal["auto", "exact", "lanczos", "nystrom"] = "auto"
-    num_probes: int = 8
-    lanczos_steps: int = 25
-    dense_limit: int = 2048
-    seed: int = 0
+    method: Literal["auto", "fill", "ignore"] = static(default="auto")
+    tolerance: float = static(default=1e-9)
+    max_iterations: int = static(default=1000)
+    rank: int = static(default=0)
+    log_determinant: Literal["auto", "exact", "lanczos", "nystrom"] = static(default="auto")
+    num_probes: int = static(default=8)
+    lanczos_steps: int = static(default=25)
+    dense_limit: int = static(default=2048)
+    seed: int = static(default=0)
 
     def __post_init__(self) -> None:
         if self.method not in METHODS:

@@ -9,6 +9,7 @@ import numpy as np
 import xarray as xr
 
 from .._internal.random import random_key
+from ..grids.grid import Grid
 from ..statistics.grouped import GroupedStatistics
 from .arviz_compat import attach, container_of, taken
 from .observed_data import COMPRESSED, rows_in_memory
@@ -67,7 +68,9 @@ def container(
                 "out (new inputs may be predicted as `X_new`), and take densities from `leave_one_out(X, y)`."
             )
         names["output"] = list(data.names)
-    coords = {**names, **_default_coords(X, X_new), **(coords or {})}
+    if isinstance(data, Grid):
+        names["input"] = data.columns
+    coords = {**names, **{k: v for k, v in _default_coords(X, X_new).items() if k not in names}, **(coords or {})}
     result = container_of(posterior.run, coords, dims, features)
     keys = jax.random.split(posterior.run.key if key is None else random_key(key, "to_arviz"), 2)
     groups = _Groups(posterior, coords)
@@ -148,7 +151,11 @@ class _Groups:
         return xr.Dataset(data, coords=self._labels({dim for dimensions, _ in data.values() for dim in dimensions}))
 
     def _labels(self, names: Any) -> dict[str, Any]:
-        return {name: self._coords[name] for name in names if name in self._coords}
+        labels = {name: self._coords[name] for name in names if name in self._coords}
+        data = self._posterior.data
+        if isinstance(data, Grid) and "obs" in names:  # where on the grid each observed cell is
+            labels |= {dim: ("obs", at) for dim, at in data.cell_coords.items() if dim not in ("chain", "draw", "obs")}
+        return labels
 
 
 def _default_coords(X: Any, X_new: Any) -> dict[str, Any]:

@@ -35,7 +35,9 @@ from .evidence.inducing import inducing_evidence, inducing_upper_bound
 from .evidence.inducing_blocks import cluster_rows
 from .evidence.weight_posterior import weight_posterior
 from .expansion.compressed_likelihood import CompressedLikelihood
+from .grids.cross_validation import grid_cross_validation
 from .grids.grid import Grid
+from .grids.solution import GridEvidence, GridSolution, grid_evidence, solve_grid
 from .grids.solver import GridSolver
 from .inference.augmented_gibbs import AugmentedGibbs
 from .inference.augmented_rows import AugmentedRows, augmented_rows
@@ -138,8 +140,10 @@ __all__ = [
     "GibbsRows",
     "Grid",
     "GridEigenBasis",
+    "GridEvidence",
     "GridGP",
     "GridPrediction",
+    "GridSolution",
     "GridSolver",
     "GroupedGP",
     "GroupedStatistics",
@@ -212,6 +216,8 @@ __all__ = [
     "fit_inducing",
     "fit_relevance_classifier",
     "fit_relevance_vectors",
+    "grid_cross_validation",
+    "grid_evidence",
     "grouped_statistics",
     "importance_weights",
     "inducing_evidence",
@@ -251,6 +257,7 @@ __all__ = [
     "rows",
     "select_inducing_points",
     "simulation_based_calibration",
+    "solve_grid",
     "stack",
     "stack_statistics",
     "static",

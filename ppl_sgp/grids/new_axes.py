@@ -17,15 +17,21 @@ from .responses import Responses, responses
 from .solver import GridSolver
 from .system import block_width, filled_factor, in_basis, scattered, system
 
+#: Points of each axis; ``None`` for an axis as the grid has it.
 Axes = tuple[Any, ...]
 
 
 def cross_factors(grid: Grid, kernels: tuple[Kernel, ...], axes: Axes, dtype: Any) -> list[jax.Array]:
     """Covariances of new points with those of the grid, (q_l, m_l) for each axis."""
     return [
-        kernel(jnp.asarray(new, dtype), jnp.asarray(points, dtype))
+        kernel(jnp.asarray(points if new is None else new, dtype), jnp.asarray(points, dtype))
         for kernel, new, points in zip(kernels, axes, grid.axes, strict=True)
     ]
+
+
+def lengths(grid: Grid, axes: Axes) -> tuple[int, ...]:
+    """How many points each axis has."""
+    return tuple(len(points if new is None else new) for points, new in zip(grid.axes, axes, strict=True))
 
 
 def mean(grid: Grid, kernels: tuple[Kernel, ...], dual: Any, axes: Axes) -> jax.Array:
@@ -81,14 +87,17 @@ def pathwise(
     :param features: of the new cells, (Q, q).
     """
     dtype = noise_scale.dtype
-    both = [jnp.concatenate([jnp.asarray(p, dtype), jnp.asarray(new, dtype)]) for p, new in zip(grid.axes, axes, strict=True)]
+    both = [
+        jnp.concatenate([jnp.asarray(part, dtype) for part in (points, new) if part is not None])
+        for points, new in zip(grid.axes, axes, strict=True)
+    ]
     eigen = kronecker.eigen([kernel(points) for kernel, points in zip(kernels, both, strict=True)])
     roots = [Q * jnp.sqrt(t)[None, :] for Q, t in zip(eigen.vectors, eigen.values, strict=True)]
     keys = jax.random.split(key, 3)
     cells = kronecker.apply(roots, jax.random.normal(keys[0], tuple(map(len, both)), dtype))
     beta = feature_scale * jax.random.normal(keys[1], feature_scale.shape, dtype)
     here = cells[tuple(slice(None, m) for m in grid.shape)].ravel()[jnp.asarray(grid.cells)]
-    there = cells[tuple(slice(m, None) for m in grid.shape)]
+    there = cells[tuple(slice(None) if new is None else slice(m, None) for m, new in zip(grid.shape, axes, strict=True))]
     noise = jnp.sqrt(noise_of_cells(grid, noise_scale)) * jax.random.normal(keys[2], here.shape, dtype)
     if grid.features is not None:
         here = here + jnp.asarray(grid.features, dtype)[jnp.asarray(grid.cells)] @ beta

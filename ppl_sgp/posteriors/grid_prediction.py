@@ -37,13 +37,16 @@ class GridPrediction:
         self._posterior, self._functions, self._progress = posterior, functions, progress
         self.grid: Grid = functions.rows
         self._points, self._labels = tuple(axis.points for axis in axes), [axis.labels for axis in axes]
+        same = [points is old for points, old in zip(self._points, self.grid.axes, strict=True)]
+        #: ``None`` for axes that are the grid's own.
+        self._new = tuple(None if own else points for own, points in zip(same, self._points, strict=True))
         self._features = features
         self._shape = tuple(map(len, self._points))
 
     @cached_property
     def _means(self) -> np.ndarray:
         """Means of each draw, (S, Q)."""
-        found = [_means(draws.shared, draws.factors, self._points, self._features) for draws in self._functions.batches()]
+        found = [_means(draws.shared, draws.factors, self._new, self._features) for draws in self._functions.batches()]
         return np.concatenate([np.asarray(each).reshape(len(each), -1) for each in found])
 
     @cached_property
@@ -72,7 +75,7 @@ class GridPrediction:
         """Of f at each draw of a batch, (b, Q)."""
         plan = self._functions.solver.plan(self.grid)
         if plan[0] == "gaps" and self.grid.features is None:
-            return np.asarray(_variances(draws.shared, draws.factors, self._points)).reshape(len(draws.noise_scale), -1)
+            return np.asarray(_variances(draws.shared, draws.factors, self._new)).reshape(len(draws.noise_scale), -1)
         total = int(np.prod(self._shape))
         width = max(1, int(self._posterior.max_memory // (16 * self._functions.numbers_per_row)))
         width = min(width, total, 256)
@@ -110,7 +113,7 @@ class GridPrediction:
         steps = tqdm(order, desc="draws of the grid", disable=_is_quiet(self._progress, num_samples))
         for index, one in zip(steps, jax.random.split(key, num_samples), strict=False):
             draws = self._functions.take(np.array([index]))
-            f, residual = _path(draws.shared, draws.factors, self._points, self._features, one)
+            f, residual = _path(draws.shared, draws.factors, self._new, self._features, one)
             require_solved("sample", np.asarray(residual), self._functions.solver)
             found.append(np.asarray(f).ravel())
         drawn = np.stack(found)
@@ -122,7 +125,7 @@ class GridPrediction:
     @property
     def filled(self) -> xr.DataArray:
         """The observations, with the posterior means at gaps. Only on the axes of the grid itself."""
-        if not all(a is b or np.array_equal(a, b) for a, b in zip(self._points, self.grid.axes, strict=True)):
+        if not self._is_own:
             raise ValueError("filled: this prediction is on other axes; predict on those of the grid, `predict_grid(p)`.")
         observed = self.grid.to_xarray()
         return observed.where(~np.isnan(observed), self.mean).rename("filled")
@@ -134,9 +137,13 @@ class GridPrediction:
             "sd": (self.variance**0.5).rename("sd"),
             "predictive_sd": ((self.variance + self.noise_variance) ** 0.5).rename("predictive_sd"),
         }
-        if self._shape == self.grid.shape and all(map(np.array_equal, self._points, self.grid.axes)):
+        if self._is_own:
             data |= {"observed": self.grid.to_xarray(), "gap": self.grid.to_xarray(self.grid.gaps)}
         return xr.Dataset(data, attrs={"num_draws": self._functions.num_draws})
+
+    @property
+    def _is_own(self) -> bool:
+        return all(new is None for new in self._new)
 
     def _labelled(self, values: np.ndarray, name: str) -> xr.DataArray:
         extra = values.ndim - 1
@@ -192,7 +199,7 @@ def predict_grid(
     for number, (points, labels) in enumerate(zip(grid.axes, grid.labels, strict=True)):
         new = None if axes is None else axes[number]
         if new is None:
-            found.append(axis_checks.Axis(np.asarray(points), labels))
+            found.append(axis_checks.Axis(points, labels))
             continue
         (axis,) = axis_checks.checked_axes([np.asarray(new)], "predict_grid")
         if axis.labels is not None or axis.points.shape[1] != points.shape[1]:
@@ -226,7 +233,7 @@ def _is_quiet(progress: bool | None, steps: int) -> bool:
 
 @jax.jit
 def _means(shared: SharedGrid, factors: GridFactors, points: Any, features: Any) -> jax.Array:
-    shape = tuple(map(len, points))
+    shape = new_axes.lengths(shared.grid, points)
 
     def of_draw(each: GridFactors) -> jax.Array:
         found = new_axes.mean(shared.grid, each.kernels, each.dual, points)
@@ -239,7 +246,8 @@ def _means(shared: SharedGrid, factors: GridFactors, points: Any, features: Any)
 @jax.jit
 def _variances(shared: SharedGrid, factors: GridFactors, points: Any) -> jax.Array:
     def of_draw(each: GridFactors) -> jax.Array:
-        prior = kronecker.outer([k.diag(jnp.asarray(p)) for k, p in zip(each.kernels, points, strict=True)])
+        ends = [own if new is None else new for own, new in zip(shared.grid.axes, points, strict=True)]
+        prior = kronecker.outer([k.diag(jnp.asarray(p)) for k, p in zip(each.kernels, ends, strict=True)])
         explained = new_axes.explained(shared.grid, each.kernels, each.noise_scale[0], points)
         return jnp.maximum(prior - explained, 0)
 

@@ -37,6 +37,7 @@ from .evidence.weight_posterior import weight_posterior
 from .expansion.compressed_likelihood import CompressedLikelihood
 from .grids.cross_validation import grid_cross_validation
 from .grids.grid import Grid
+from .grids.scattered import RowsSolution, solve_rows
 from .grids.solution import GridEvidence, GridSolution, grid_evidence, solve_grid
 from .grids.solver import GridSolver
 from .inference.augmented_gibbs import AugmentedGibbs
@@ -185,6 +186,7 @@ __all__ = [
     "Report",
     "RotatedBasis",
     "Rows",
+    "RowsSolution",
     "SelectedColumns",
     "SparseGP",
     "Spectral",
@@ -258,6 +260,7 @@ __all__ = [
     "select_inducing_points",
     "simulation_based_calibration",
     "solve_grid",
+    "solve_rows",
     "stack",
     "stack_statistics",
     "static",

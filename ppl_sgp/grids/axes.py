@@ -63,8 +63,8 @@ def _checked(axis: Any, number: int, owner: str) -> Axis:
     if len(first) < len(points):
         twice = points[first[np.argmax(counts > 1)]].tolist()
         raise ValueError(
-            f"{owner}: `{name}` has {len(points) - len(first)} points that occur before, such as {twice}. A point is one "
-            "line of cells: average what was measured there twice, or give the repetition an axis of its own."
+            f"{owner}: `{name}` has {len(points) - len(first)} points that occur before, such as {twice}. A point is "
+            "one line of cells: average what was measured there twice, or give the repetition an axis of its own."
         )
     return Axis(points, labels)
 
@@ -80,7 +80,9 @@ def _labelled(array: np.ndarray, name: str, owner: str) -> tuple[tuple[str, ...]
     if not all(isinstance(each, str) for each in text):
         raise ValueError(f"{owner}: `{name}` must be numbers, dates or text; got objects of {array.dtype}.")
     if len(set(text)) < len(text):
-        raise ValueError(f"{owner}: `{name}` has labels that occur twice: {[t for t in text if text.count(t) > 1][:3]}.")
+        raise ValueError(
+            f"{owner}: `{name}` has labels that occur twice: {[t for t in text if text.count(t) > 1][:3]}."
+        )
     return tuple(text), np.arange(len(text), dtype=np.float64)
 
 

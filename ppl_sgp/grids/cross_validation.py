@@ -1,7 +1,7 @@
 """Generalised cross-validation on grids, as another objective than the evidence.
 
-``N ‖α‖² / tr[(K_XX + σ²I)⁻¹]²`` with ``α = (K_XX + σ²I)⁻¹y`` (Evans 2022, eqs B.7 and B.8, where ``σ²yᵀα`` is printed in
-the place of ``‖α‖²``: off by more than 90% in the case that was checked).
+``N ‖α‖² / tr[(K_XX + σ²I)⁻¹]²`` with ``α = (K_XX + σ²I)⁻¹y`` (Evans 2022, eqs B.7 and B.8, where ``σ²yᵀα`` is
+printed in the place of ``‖α‖²``: off by more than 90% in the case that was checked).
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def _trace_jvp(primals: Any, tangents: Any) -> tuple[jax.Array, jax.Array]:
     inverse = 1 / (eigen.spectrum + primals[1])
     tangent = -jnp.sum(inverse**2) * tangents[1]
     for axis, (Q, change) in enumerate(zip(eigen.vectors, tangents[0], strict=True)):
-        others = tuple(l for l in range(inverse.ndim) if l != axis)
+        others = tuple(other for other in range(inverse.ndim) if other != axis)
         diagonal = jnp.sum(inverse**2 * eigen.others(axis), axis=others)
         tangent = tangent - jnp.sum((Q * diagonal[None, :]) @ Q.T * change)
     return jnp.sum(inverse), tangent

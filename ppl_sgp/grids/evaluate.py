@@ -68,7 +68,7 @@ def require_solvable(owner: str, grid: Grid, solver: Any) -> None:
     plan = solver.plan(grid)
     if solver.log_determinant == "nystrom" and grid.num_gaps < grid.filled.shape[0]:
         raise ValueError(
-            f"{owner}: the Nyström log-determinant is for equal noise, and the grid has `noise_weights`. Take 'lanczos'."
+            f"{owner}: the Nyström log-determinant is for equal noise, and the grid has `noise_weights`: 'lanczos'."
         )
     if "gaps" in plan or "rows" in plan:
         size = min(grid.num_rows, grid.filled.shape[0]) if plan[1] == "rows" else grid.filled.shape[0]

@@ -1,14 +1,14 @@
 """``log p(y | θ)`` of a Gaussian process on a grid, with gradients by implicit differentiation.
 
 Eigendecompositions are not differentiated: derivatives in the covariance of an axis are
-``⟨Q_l C_l Q_lᵀ, dK_l⟩`` with C_l made of quadratic forms and traces in the eigenbasis (:mod:`.system`), which are defined
+``⟨Q_l C_l Q_lᵀ, dK_l⟩`` with C_l made of quadratic forms and traces in the eigenbasis (``system``), which are defined
 also where eigenvalues coincide. With fixed effects F = Φ diag(s), ``β ~ N(0, I)``, ``M = I + FᵀA⁻¹F`` and
 ``β̂ = M⁻¹FᵀA⁻¹y``
 
     −2 log p = rᵀA⁻¹r + β̂ᵀβ̂ + log|A| + log|M| + N log 2π,   r = y − Fβ̂,
 
-whose columns are that of r, and ``A⁻¹F chol(M)⁻ᵀ``. Second derivatives, along directions, are central differences of the
-gradient: Hessians by forward over reverse mode are right to six digits.
+whose columns are that of r, and ``A⁻¹F chol(M)⁻ᵀ``. Second derivatives, along directions, are central differences of
+the gradient: Hessians by forward over reverse mode are right to six digits.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def _evaluate(settings: Settings, grid: Grid, parameters: Parameters) -> tuple[E
     """The evidence and its gradient."""
     found = system(grid, parameters.covariances, parameters.noise_scale)
     solver = settings.solver
-    plan, eigen, dtype = solver.plan(grid), found.eigen, parameters.y.dtype
+    plan, dtype = solver.plan(grid), parameters.y.dtype
     factor = filled_factor(grid, found) if "gaps" in plan else None
     features = observed_features(grid, dtype)
     right = jnp.concatenate([parameters.y[None], features])
@@ -204,7 +204,9 @@ def _gradient_jvp(settings: Settings, primals: Any, tangents: Any) -> tuple[Any,
     grid, parameters = primals
     direction = tangents[1]
 
-    leaves = [pair for pair in zip(jax.tree.leaves(parameters), jax.tree.leaves(direction), strict=True) if pair[0].size]
+    leaves = [
+        pair for pair in zip(jax.tree.leaves(parameters), jax.tree.leaves(direction), strict=True) if pair[0].size
+    ]
     sizes = [(jnp.max(jnp.abs(p)), jnp.max(jnp.abs(d))) for p, d in leaves]
     ratios = [jnp.where(d > 0, p / jnp.where(d > 0, d, 1), jnp.inf) for p, d in sizes]
     smallest = jnp.min(jnp.stack(ratios))

@@ -28,7 +28,7 @@ class Grid(KeptOutputs):
         groups of columns (k, d), such as places. The order of points is kept; they need not be sorted.
     :param values: shape (m_1, …, m_d), in the order of the axes.
     :param gaps: which cells are not observed: ``"nan"`` declares that NaN means so; or a Boolean array of the shape of
-        ``values``, ``True`` at gaps, where values are not read. By default there are none; masked arrays declare theirs.
+        ``values``, ``True`` at gaps, where values are not read. Default none; masked arrays declare theirs.
     :param noise_weights: known relative noise precisions ω of the cells, shape of ``values``: cell i has noise variance
         ``σ²/ωᵢ``. Not read at gaps.
     :param features: fixed effects at all cells, shape of ``values`` + (q,): trends, altitudes, indicators.
@@ -41,7 +41,8 @@ class Grid(KeptOutputs):
     .. doctest::
 
         >>> import numpy as np, ppl_sgp as sgp
-        >>> sgp.Grid([[1990, 1991], [1, 2, 3]], [[1.0, np.nan, 2.0], [0.5, 1.5, 2.5]], gaps="nan", dims=("year", "week"))
+        >>> values = [[1.0, np.nan, 2.0], [0.5, 1.5, 2.5]]
+        >>> sgp.Grid([[1990, 1991], [1, 2, 3]], values, gaps="nan", dims=("year", "week"))
         Grid(year=2, week=3, observed=5, gaps=1)
     """
 
@@ -109,7 +110,9 @@ class Grid(KeptOutputs):
             raise ValueError(f"Grid.from_xarray: `array` must be an xarray.DataArray; got {type(array).__name__}.")
         bare = [str(dim) for dim in array.dims if dim not in array.coords]
         if bare:
-            raise ValueError(f"Grid.from_xarray: dimensions {bare} have no coordinates; `array.assign_coords(...)` first.")
+            raise ValueError(
+                f"Grid.from_xarray: dimensions {bare} have no coordinates; `array.assign_coords(...)` first."
+            )
         dims = array.dims
         aligned = {
             name: value.transpose(*dims, ...).values if isinstance(value, xr.DataArray) else value
@@ -190,7 +193,7 @@ class Grid(KeptOutputs):
 
     @property
     def X(self) -> np.ndarray:
-        """Inputs of the observed cells, shape (N, input_dim): columns of all axes, one after the other, and features."""
+        """Inputs of the observed cells, shape (N, input_dim): columns of all axes in their order, then features."""
         cells = np.asarray(self.cells)
         numbers = np.unravel_index(cells, self.shape)
         parts = [np.asarray(p)[i] for p, i in zip(self.axes, numbers, strict=True)]
@@ -206,7 +209,7 @@ class Grid(KeptOutputs):
 
     @property
     def input_scale(self) -> np.ndarray:
-        """Standard deviation of each column over its axis, or of a feature over all cells; zero for what is constant."""
+        """Standard deviation of each column over its axis, or of a feature over all cells; zero for constants."""
         parts = [np.asarray(part) for part in self._inputs]
         return np.concatenate([part.std(axis=0) * (np.ptp(part, axis=0) > 0) for part in parts])
 
@@ -264,8 +267,8 @@ class Grid(KeptOutputs):
         for name, given in (("X", X), ("y", y), ("row_weights", row_weights)):
             if given is not None and not np.array_equal(checks.host_numbers(name, given, owner), getattr(self, name)):
                 raise ValueError(
-                    f"{owner}: `{name}` is not that of the observed cells of this posterior, which knows them: leave it "
-                    "out."
+                    f"{owner}: `{name}` is not that of the observed cells of this posterior, which knows them: leave "
+                    "it out."
                 )
 
     def _with_outputs(self, values: Any) -> Grid:

@@ -1,6 +1,6 @@
 """Products with Kronecker matrices, one axis at a time; the matrices themselves are never formed.
 
-Row-major, as NumPy and JAX order arrays: ``(A ⊗ B) x = ravel(A X Bᵀ)`` with ``X = x.reshape(l, n)`` (Evans 2022, app. A,
+Row-major, as NumPy and JAX order arrays: ``(A ⊗ B) x = ravel(A X Bᵀ)``, ``X = x.reshape(l, n)`` (Evans 2022, app. A,
 where a column-major reshape is printed in the place of a transpose). With d axes a product costs O(M Σ m_l) in time and
 O(M) in memory, for M = Π m_l cells.
 """
@@ -44,7 +44,7 @@ def apply(factors: Sequence[Any], x: Any) -> jax.Array:
 def outer(vectors: Sequence[Any]) -> jax.Array:
     """``v₁ ⊗ … ⊗ v_d`` as an array of cells, shape (m_1, …, m_d)."""
     rank = len(vectors)
-    spread = [jnp.reshape(v, (1,) * l + (-1,) + (1,) * (rank - l - 1)) for l, v in enumerate(vectors)]
+    spread = [jnp.reshape(v, (1,) * axis + (-1,) + (1,) * (rank - axis - 1)) for axis, v in enumerate(vectors)]
     return functools.reduce(operator.mul, spread)
 
 
@@ -77,7 +77,7 @@ class Eigen(NamedTuple):
 
     def others(self, axis: int) -> jax.Array:
         """The product of the eigenvalues of all other axes, shape (m_1, …, 1, …, m_d)."""
-        ones = [jnp.ones(1, t.dtype) if l == axis else t for l, t in enumerate(self.values)]
+        ones = [jnp.ones(1, t.dtype) if number == axis else t for number, t in enumerate(self.values)]
         return outer(ones)
 
 

@@ -97,7 +97,9 @@ def pathwise(
     cells = kronecker.apply(roots, jax.random.normal(keys[0], tuple(map(len, both)), dtype))
     beta = feature_scale * jax.random.normal(keys[1], feature_scale.shape, dtype)
     here = cells[tuple(slice(None, m) for m in grid.shape)].ravel()[jnp.asarray(grid.cells)]
-    there = cells[tuple(slice(None) if new is None else slice(m, None) for m, new in zip(grid.shape, axes, strict=True))]
+    there = cells[
+        tuple(slice(None) if new is None else slice(m, None) for m, new in zip(grid.shape, axes, strict=True))
+    ]
     noise = jnp.sqrt(noise_of_cells(grid, noise_scale)) * jax.random.normal(keys[2], here.shape, dtype)
     if grid.features is not None:
         here = here + jnp.asarray(grid.features, dtype)[jnp.asarray(grid.cells)] @ beta

@@ -14,12 +14,11 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.scipy.linalg import cho_solve
 
-from .._internal.batching import full_precision
 from . import conjugate_gradients, kronecker
 from .grid import Grid
 from .kronecker import Eigen
+from .low_rank import woodbury
 from .system import Columns, System, gathered, scattered
 from .toeplitz import FASTER_FROM, Toeplitz
 
@@ -43,17 +42,8 @@ def low_rank_preconditioner(grid: Grid, eigen: Eigen, noise: jax.Array, rank: in
     if rank == 0:
         return lambda x: x / noise[None, :]
     largest, chosen = jax.lax.top_k(eigen.spectrum.ravel(), min(rank, grid.num_cells))
-    root = jnp.sqrt(noise)
     B = kronecker.at_cells(eigen.vectors, jnp.asarray(grid.cells), chosen, grid.shape)
-    with full_precision():
-        G = B * jnp.sqrt(largest)[None, :] / root[:, None]
-        factor = jnp.linalg.cholesky(jnp.eye(G.shape[1], dtype=G.dtype) + G.T @ G)
-
-    def apply(x: jax.Array) -> jax.Array:
-        scaled = x / root[None, :]
-        return (scaled - cho_solve((factor, True), (scaled @ G).T).T @ G.T) / root[None, :]
-
-    return apply
+    return woodbury(B * jnp.sqrt(largest)[None, :], noise)
 
 
 def solved_by_ignoring(

@@ -1,4 +1,4 @@
-"""What posteriors ask of a grid at one draw: ``(A + FFᵀ)⁻¹`` times vectors over the observed cells, fixed effects in."""
+"""What posteriors ask of a grid at one draw: ``(A + FFᵀ)⁻¹`` times vectors over the observed cells."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def responses(
 
 def split_inputs(grid: Grid, X: Any) -> tuple[list[Any], Any]:
     """Inputs (k, input_dim) as those of each axis, and features (k, q)."""
-    ends = [sum(grid.widths[: l + 1]) for l in range(len(grid.widths))]
+    ends = [sum(grid.widths[:number]) for number in range(1, len(grid.widths) + 1)]
     parts = [X[:, end - width : end] for end, width in zip(ends, grid.widths, strict=True)]
     return parts, X[:, ends[-1] :]
 

@@ -129,9 +129,7 @@ def _solve(static: Any, grid: Grid, kernels: Any, noise_scale: jax.Array) -> tup
         return mean[0], gathered(solved.x, grid.cells)[0], solved.iterations, solved.residual[0]
     state = system(grid, covariances, noise_scale)
     if method == "ignore":
-        columns, count, residual = solved_by_ignoring(
-            grid, state, factors, noise_scale, right, solver.rank, *limits
-        )
+        columns, count, residual = solved_by_ignoring(grid, state, factors, noise_scale, right, solver.rank, *limits)
     else:
         factor = filled_factor(grid, state) if method == "factor" else None
         columns, count, residual = solved_by_filling(grid, state, right, factor, *limits)

@@ -28,8 +28,8 @@ class GridSolver(EqualByValue):
     :param max_iterations: of conjugate gradients.
     :param rank: p, of ``"ignore"``.
     :param log_determinant: ``"exact"`` by a Cholesky factor; ``"lanczos"``: a stochastic estimate, unbiased up to the
-        steps; ``"nystrom"``: ``Σ log(N/M λ_i + σ²)`` over the N largest eigenvalues (section 3.4), which is *biased*, no
-        bound, and without an error bar; ``"auto"``: exact while a factor is small enough, else Lanczos.
+        steps; ``"nystrom"``: ``Σ log(N/M λ_i + σ²)`` over the N largest eigenvalues (section 3.4), which is *biased*,
+        no bound, and without an error bar; ``"auto"``: exact while a factor is small enough, else Lanczos.
     :param num_probes: random vectors of the estimate, whose standard error falls with their square root.
     :param lanczos_steps: products with the matrix for each of them.
     :param dense_limit: largest size of a Cholesky factor under ``"auto"``.

@@ -193,6 +193,6 @@ def traces(system: System) -> tuple[jax.Array, ...]:
     """Vectors τ_l with ``tr(A₀⁻¹ dK) = Σ_l ⟨Q_l diag(τ_l) Q_lᵀ, dK_l⟩``."""
     rank = system.inverse.ndim
     return tuple(
-        jnp.sum(system.inverse * system.eigen.others(axis), axis=tuple(l for l in range(rank) if l != axis))
+        jnp.sum(system.inverse * system.eigen.others(axis), axis=tuple(other for other in range(rank) if other != axis))
         for axis in range(rank)
     )

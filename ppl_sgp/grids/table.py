@@ -17,7 +17,8 @@ def cells_of_table(
 ) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
     """Points of each axis by its name, values of all cells and which are gaps; ``Grid.from_table`` documents it."""
     groups = [[axis] if isinstance(axis, str) else list(axis) for axis in axes]
-    missing = [name for name in [value, *sum(groups, [])] if name not in table]
+    columns_of_axes = [name for group in groups for name in group]
+    missing = [name for name in [value, *columns_of_axes] if name not in table]
     if missing:
         raise ValueError(f"Grid.from_table: the table has no columns {missing}; it has {list(table)}.")
     unknown = sorted(set(points) - {group[0] for group in groups})
@@ -41,7 +42,7 @@ def cells_of_table(
     if (counts > 1).any():
         row = first[np.argmax(counts > 1)]
         again = int(np.flatnonzero(cells == cells[row])[1])
-        where = {name: np.asarray(table[name])[row].item() for name in sum(groups, [])}
+        where = {name: np.asarray(table[name])[row].item() for name in columns_of_axes}
         raise ValueError(
             f"Grid.from_table: {int((counts > 1).sum())} cells have several rows, the first of them rows {row} and "
             f"{again} at {where}. Average them, or give the repetition an axis of its own."

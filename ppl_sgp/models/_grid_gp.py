@@ -52,7 +52,9 @@ class GridGPModel(EqualByValue):
             default = dist.LogNormal(jnp.log(median), spread).to_event(1)
             if axis.shape[1] == 1:
                 default = dist.LogNormal(jnp.log(median[0]), spread)
-            draw[f"lengthscale_{dim}"] = sample(f"lengthscale_{dim}", self.lengthscale.get(dim), default, [f"{dim}_column"])
+            draw[f"lengthscale_{dim}"] = sample(
+                f"lengthscale_{dim}", self.lengthscale.get(dim), default, [f"{dim}_column"]
+            )
         scale = grid.output_scale
         draw["amplitude"] = sample("amplitude", self.amplitude, log_normal(scale, AMPLITUDE_SPREAD))
         checks.positive("amplitude", draw["amplitude"], "grid_gp")
@@ -114,7 +116,9 @@ class GridGPModel(EqualByValue):
             )
         exact.require_precision("grid_gp", jnp.result_type(float))
         if self.kernels is not None and len(self.kernels) != len(grid.axes):
-            raise ValueError(f"grid_gp: `kernels` has {len(self.kernels)} entries, and the grid the axes {list(grid.dims)}.")
+            raise ValueError(
+                f"grid_gp: `kernels` has {len(self.kernels)} entries, and the grid the axes {list(grid.dims)}."
+            )
         axes = self._axes(grid)
         for name, given, wanted in (("lengthscale", self.lengthscale, False), ("correlation", self.correlation, True)):
             takes = [dim for dim, _, family, is_text in axes if not isinstance(family, Kernel) and is_text is wanted]
@@ -189,7 +193,8 @@ def grid_gp(
 
 
 def _scale_of(points: Any) -> Any:
-    return jnp.std(jnp.asarray(points), axis=0) * (jnp.ptp(jnp.asarray(points), axis=0) > 0)
+    points = jnp.asarray(points)
+    return jnp.std(points, axis=0) * (jnp.ptp(points, axis=0) > 0).astype(points.dtype)
 
 
 def _are_dates(labels: tuple[str, ...]) -> bool:

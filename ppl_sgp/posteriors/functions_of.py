@@ -8,7 +8,14 @@ from .exact import ExactPosteriors
 from .functions import ComputedPosteriors
 from .grid import GridPosteriors
 from .inducing import InducingPosteriors
-from .site_draws import GridParameters, InducingParameters, KernelParameters, SiteDraws, SiteParameters, WeightParameters
+from .site_draws import (
+    GridParameters,
+    InducingParameters,
+    KernelParameters,
+    SiteDraws,
+    SiteParameters,
+    WeightParameters,
+)
 from .weights import SampledWeights
 
 

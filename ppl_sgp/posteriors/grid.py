@@ -1,7 +1,7 @@
 """Posteriors of GPs on grids, one a draw: systems of the observed cells, solved anew for each question.
 
 With ``α = (K + σ²Ω⁻¹)⁻¹y`` kept, means are products with α; variances, joint draws at rows and leaving cells out
-solve a system for each row: by a Cholesky factor, or by conjugate gradients for many rows at once (Evans 2022, section 3.2).
+solve a system for each row, by a Cholesky factor or by conjugate gradients (Evans 2022, section 3.2).
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .._internal.batching import full_precision
 from .._internal.pytree import pytree_dataclass
-from ..grids import evaluate
+from ..grids import evaluate, new_axes
 from ..grids.grid import Grid
 from ..grids.responses import covariance, cross_covariance, responses, variances
 from ..grids.solver import GridSolver
@@ -105,6 +106,26 @@ class GridPosteriors(FactoredPosteriors):
     def _factors(rows: Grid, parameters: GridParameters) -> GridFactors:
         return _factors(rows, parameters)
 
+    def paths(self, key: jax.Array, indices: Any, new: Any, features: Any) -> Iterator[np.ndarray]:
+        """A joint draw of f for each of these draws, by pathwise conditioning: shape (q_1, …, q_d) each.
+
+        :param new: points of axes other than the grid's, else ``None``.
+        :param features: of the new cells.
+        """
+        for index, one in zip(indices, jax.random.split(key, len(indices)), strict=True):
+            draws = self.take(np.array([index]))
+            f, residual = _path(draws.shared, draws.factors, new, features, one)
+            require_solved("sample", np.asarray(residual), self.solver)
+            yield np.asarray(f)
+
+    def outcomes_at_cells(self, key: jax.Array, indices: np.ndarray) -> np.ndarray:
+        """Joint draws of y at the observed cells, (s, N)."""
+        path_key, noise_key = jax.random.split(key)
+        own, cells = (None,) * len(self.rows.axes), np.asarray(self.rows.cells)
+        f = np.stack([each.ravel()[cells] for each in self.paths(path_key, indices, own, self.rows.features)])
+        scale = np.asarray(self._draws.parameters(indices).noise_scale)[:, None] / np.sqrt(self.rows.weights)
+        return f + scale * np.asarray(jax.random.normal(noise_key, f.shape))
+
     def _draws_of(self, factors: Any) -> GridDraws:
         require_solved("posterior", np.asarray(factors.residual), self.solver)
         return GridDraws(SharedGrid(self.rows, self.solver), factors)
@@ -124,6 +145,15 @@ def _factors(grid: Grid, parameters: GridParameters) -> GridFactors:
         return GridFactors(each.kernels, each.noise_scale[None], each.feature_scale, found.values[0], found.residual)
 
     return jax.lax.map(of_draw, parameters)
+
+
+@jax.jit
+def _path(shared: SharedGrid, factors: GridFactors, new: Any, features: Any, key: jax.Array) -> Any:
+    each = jax.tree.map(lambda leaf: leaf[0], factors)
+    scales = each.noise_scale[0], each.feature_scale
+    with full_precision():
+        f, found = new_axes.pathwise(shared.grid, each.kernels, *scales, new, features, key, shared.solver)
+    return f, found.residual
 
 
 def _respond(shared: SharedGrid, each: GridFactors, right: jax.Array) -> Any:

@@ -18,7 +18,7 @@ from .._internal.random import random_key
 from ..grids import axes as axis_checks
 from ..grids import kronecker, new_axes
 from ..grids.grid import Grid
-from .grid import GridDraws, GridFactors, GridPosteriors, SharedGrid, require_solved
+from .grid import GridDraws, GridFactors, GridPosteriors, SharedGrid
 from .posterior import Posterior
 
 
@@ -113,13 +113,9 @@ class GridPrediction:
             ]
         else:
             order = np.asarray(jax.random.choice(order_key, count, (num_samples,), p=jnp.asarray(weights)))
-        found = []
-        steps = tqdm(order, desc="draws of the grid", disable=_is_quiet(self._progress, num_samples))
-        for index, one in zip(steps, jax.random.split(key, num_samples), strict=False):
-            draws = self._functions.take(np.array([index]))
-            f, residual = _path(draws.shared, draws.factors, self._new, self._features, one)
-            require_solved("sample", np.asarray(residual), self._functions.solver)
-            found.append(np.asarray(f).ravel())
+        paths = self._functions.paths(key, order, self._new, self._features)
+        quiet = _is_quiet(self._progress, num_samples)
+        found = [f.ravel() for f in tqdm(paths, desc="draws of the grid", total=num_samples, disable=quiet)]
         drawn = np.stack(found)
         if noise:
             scales = np.asarray(self._posterior.parameters().noise_scale)[order]
@@ -259,12 +255,3 @@ def _variances(shared: SharedGrid, factors: GridFactors, points: Any) -> jax.Arr
 
     with full_precision():
         return jax.lax.map(of_draw, factors)
-
-
-@jax.jit
-def _path(shared: SharedGrid, factors: GridFactors, points: Any, features: Any, key: jax.Array) -> Any:
-    each = jax.tree.map(lambda leaf: leaf[0], factors)
-    scales = each.noise_scale[0], each.feature_scale
-    with full_precision():
-        f, found = new_axes.pathwise(shared.grid, each.kernels, *scales, points, features, key, shared.solver)
-    return f, found.residual

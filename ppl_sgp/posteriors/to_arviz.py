@@ -12,6 +12,7 @@ from .._internal.random import random_key
 from ..grids.grid import Grid
 from ..statistics.grouped import GroupedStatistics
 from .arviz_compat import attach, container_of, taken
+from .grid import GridPosteriors
 from .observed_data import COMPRESSED, rows_in_memory
 
 if TYPE_CHECKING:
@@ -76,13 +77,15 @@ def container(
     groups = _Groups(posterior, coords)
     datasets: dict[str, xr.Dataset] = {}
     if X is not None:
-        pointwise = posterior.leave_one_out(X, y, row_weights=row_weights, offset=offset)
-        left_out = groups.by_draw(pointwise, "obs")
-        if posterior.outcomes is not None and posterior.outcomes.rows_are_independent:
-            datasets["log_likelihood"] = left_out.assign_attrs(quantity="log likelihood of each row given the draw")
-        else:
-            quantity = "leave-one-out densities log p(y_i | y_-i, theta)"
-            datasets["log_likelihood"] = left_out.rename_dims(obs=NO_LIKELIHOOD).assign_attrs(quantity=quantity)
+        # Leaving a cell out solves a system: not where nothing asks for it.
+        if not (isinstance(data, Grid) and log_likelihood == "evidence"):
+            pointwise = posterior.leave_one_out(X, y, row_weights=row_weights, offset=offset)
+            left_out = groups.by_draw(pointwise, "obs")
+            if posterior.outcomes is not None and posterior.outcomes.rows_are_independent:
+                datasets["log_likelihood"] = left_out.assign_attrs(quantity="log likelihood of each row given the draw")
+            else:
+                quantity = "leave-one-out densities log p(y_i | y_-i, theta)"
+                datasets["log_likelihood"] = left_out.rename_dims(obs=NO_LIKELIHOOD).assign_attrs(quantity=quantity)
         if predictive:
             known = {"row_weights": row_weights, "offset": offset}
             if posterior.outcomes is not None:
@@ -131,6 +134,8 @@ class _Groups:
                 f"rows), over `max_memory` = {posterior.max_memory / 1e9:.1f} GB. Run with a `thinning`, pass "
                 "`predictive=False` or fewer new rows (or none: the posterior needs no rows), or raise `max_memory`."
             )
+        if isinstance(posterior.functions, GridPosteriors) and rows == "obs":  # by axis, for any number of cells
+            return self.by_draw(posterior.functions.outcomes_at_cells(key, np.arange(posterior.num_draws)), rows)
         prediction = posterior.predict(X, **known)
         return self.by_draw(prediction.sample_draws(key, np.arange(posterior.num_draws)), rows)
 

@@ -24,17 +24,21 @@ class Quadrature(NamedTuple):
     :ivar value: ``zᵀ log(S) z``.
     :ivar truncation: how much the last step changed it.
     :ivar columns: c, shape (k, L), with derivative ``Σ cᵀ dS c``.
+    :ivar images: what the operator made of them on the way to its product, (k, …).
     """
 
     value: jax.Array
     truncation: jax.Array
     columns: jax.Array
+    images: jax.Array
 
 
-def log_quadrature(operator: Callable[[jax.Array], jax.Array], z: jax.Array, steps: int) -> Quadrature:
-    """k steps with full reorthogonalisation: k products with S, O(k²L) beside, and memory of O(kL).
+def log_quadrature(
+    operator: Callable[[jax.Array], tuple[jax.Array, jax.Array]], z: jax.Array, steps: int
+) -> Quadrature:
+    """k steps with full reorthogonalisation: k products with S, O(k²L) beside, and memory for k vectors and images.
 
-    :param operator: S times a vector, (L,) to (L,), positive definite.
+    :param operator: S times a vector, (L,) to (L,), positive definite, and a linear image of the vector to be kept.
     :param z: the probe, (L,).
     :param steps: k, at most L.
     """
@@ -44,7 +48,7 @@ def log_quadrature(operator: Callable[[jax.Array], jax.Array], z: jax.Array, ste
     def step(state, index):
         basis, vector, before, size = state
         basis = basis.at[index].set(vector)
-        image = operator(vector)
+        image, kept = operator(vector)
         alpha = jnp.sum(image * vector)
         rest = image - alpha * vector - size * before
         for _ in range(2):  # twice is enough
@@ -54,10 +58,10 @@ def log_quadrature(operator: Callable[[jax.Array], jax.Array], z: jax.Array, ste
         done = length <= tiny * jnp.maximum(jnp.abs(alpha), jnp.finfo(z.dtype).tiny)
         beta = jnp.where(done, 0, length)
         following = jnp.where(done, 0, rest / jnp.where(done, 1, length))
-        return (basis, following, vector, beta), (alpha, beta)
+        return (basis, following, vector, beta), (alpha, beta, kept)
 
     start = jnp.zeros((steps, len(z)), z.dtype), z / norm, jnp.zeros_like(z), jnp.zeros((), z.dtype)
-    (basis, *_), (alpha, beta) = jax.lax.scan(step, start, jnp.arange(steps))
+    (basis, *_), (alpha, beta, images) = jax.lax.scan(step, start, jnp.arange(steps))
     used = jnp.cumprod(jnp.concatenate([jnp.ones(1, z.dtype), (beta[:-1] > 0).astype(z.dtype)]))
     alpha = jnp.where(used > 0, alpha, 1)  # log 1 = 0
     T = jnp.diag(alpha) + jnp.diag(beta[:-1], 1) + jnp.diag(beta[:-1], -1)
@@ -67,8 +71,9 @@ def log_quadrature(operator: Callable[[jax.Array], jax.Array], z: jax.Array, ste
     weights = first[:, None] * first[None, :] * _divided_logarithms(ritz)
     square, turns = jnp.linalg.eigh(weights)
     roots = turns * jnp.sqrt(jnp.maximum(square, 0))[None, :]
-    columns = norm * (vectors @ roots).T @ basis
-    return Quadrature(norm**2 * value, norm**2 * jnp.abs(value - before), columns)
+    combined = norm * (vectors @ roots).T
+    columns, images = (jnp.tensordot(combined, each, 1) for each in (basis, images))
+    return Quadrature(norm**2 * value, norm**2 * jnp.abs(value - before), columns, images)
 
 
 def _gauss(T: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:

@@ -11,7 +11,7 @@ from jax.scipy.linalg import solve_triangular
 from . import lanczos
 from .grid import Grid
 from .solver import GridSolver
-from .system import Contraction, System, contraction_of, filled_product
+from .system import Columns, Contraction, System, contraction, contraction_of, in_basis, returned
 
 
 class LogDeterminant(NamedTuple):
@@ -34,7 +34,8 @@ def of_probes(grid: Grid, system: System, solver: GridSolver) -> LogDeterminant:
     """Estimated from ``S̃ = s R^-½ S R^-½``, R = 1 + base·stiffness, whose eigenvalues are in (0, 1].
 
     R does not depend on θ. The derivative of ``−L log s`` cancels against that of s in S̃, as ``‖z‖² = L`` for each
-    probe: what is left are columns ``√s R^-½ c``. O(probes · steps) products with S, and as many contractions.
+    probe: what is left are columns ``√s R^-½ c``. O(probes · steps) products with S and contractions, and memory for
+    ``3 · steps`` vectors of all cells.
     """
     count = grid.filled.shape[0]
     steps = min(solver.lanczos_steps, count)
@@ -43,24 +44,26 @@ def of_probes(grid: Grid, system: System, solver: GridSolver) -> LogDeterminant:
     excess = 1 + jnp.asarray(grid.base, dtype) * jnp.asarray(grid.stiffness, dtype)
     root = jnp.sqrt(s / excess)
 
-    def product(x: jax.Array) -> jax.Array:
-        return root * filled_product(grid, system, (root * x)[None])[0]
+    def product(x: jax.Array) -> tuple[jax.Array, jax.Array]:
+        a = in_basis(grid, system, grid.filled, (root * x)[None])
+        return root * returned(grid, system, a, (root * x)[None])[0], a[0]
 
     key = jax.random.key(solver.seed)
     probes = jax.random.rademacher(key, (solver.num_probes, count), dtype)
 
     def one(total: Contraction, z: jax.Array) -> tuple[Contraction, tuple[jax.Array, jax.Array]]:
         found = lanczos.log_quadrature(product, z, steps)
-        columns = root[None, :] * found.columns / jnp.sqrt(jnp.asarray(solver.num_probes, dtype))
-        total = jax.tree.map(jnp.add, total, contraction_of(grid, system, columns))
+        share = jnp.sqrt(jnp.asarray(solver.num_probes, dtype))
+        columns = Columns(found.images / share, root[None, :] * found.columns / share)
+        total = jax.tree.map(jnp.add, total, contraction(system, columns))
         return total, (found.value, found.truncation)
 
     zero = jnp.zeros((), dtype)
     nothing = Contraction(tuple(jnp.zeros((len(t), len(t)), dtype) for t in system.eigen.values), zero, zero)
-    contraction, (values, truncations) = jax.lax.scan(one, nothing, probes)
+    total, (values, truncations) = jax.lax.scan(one, nothing, probes)
     value = jnp.mean(values) + jnp.sum(jnp.log(excess)) - count * jnp.log(s)
     error = jnp.std(values, ddof=1) / jnp.sqrt(jnp.asarray(solver.num_probes, dtype)) + jnp.mean(truncations)
-    return LogDeterminant(value, error, contraction)
+    return LogDeterminant(value, error, total)
 
 
 def nystrom_spectrum(grid: Grid, system: System) -> tuple[jax.Array, jax.Array]:

@@ -80,8 +80,12 @@ def in_basis(grid: Grid, system: System, numbers: Any, values: jax.Array) -> jax
 
 def filled_product(grid: Grid, system: System, z: jax.Array) -> jax.Array:
     """S times columns (c, filled)."""
-    back = system.eigen.from_basis(in_basis(grid, system, grid.filled, z))
-    return gathered(back, grid.filled) + system.stiffness[None, :] * z
+    return returned(grid, system, in_basis(grid, system, grid.filled, z), z)
+
+
+def returned(grid: Grid, system: System, a: jax.Array, z: jax.Array) -> jax.Array:
+    """S z from ``a = A₀⁻¹Vᵀz`` among eigenvectors."""
+    return gathered(system.eigen.from_basis(a), grid.filled) + system.stiffness[None, :] * z
 
 
 def filled_diagonal(grid: Grid, system: System) -> jax.Array:

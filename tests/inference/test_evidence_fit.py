@@ -39,6 +39,7 @@ def best(problem):
     return minimize(lambda v: -problem.log_joint(*np.exp(v)), start, method="Nelder-Mead", options=options)
 
 
+@pytest.mark.slow
 def test_finds_the_maximum_of_the_dense_objective(fit, best, problem, x64):
     assert best.success and fit.converged
     assert fit.log_joint == pytest.approx(-best.fun, abs=1e-6 if x64 else 0.05)

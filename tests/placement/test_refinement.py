@@ -48,6 +48,7 @@ def dense_bound(hyper, points, X, y):
     return density - np.sum(2 * kernel - np.diag(Q)) / (2 * hyper.noise_scale**2)
 
 
+@pytest.mark.slow
 def test_all_rows_find_what_few_did_not(rows):
     """Few rows saw no difference between the inputs, of which the second does not matter."""
     hyper = started([0.5, 0.5])
@@ -80,6 +81,7 @@ def test_what_held_out_rows_do_not_gain_by_is_left(rows, monkeypatch):
     assert refined(rows, hyper) == (hyper, "")
 
 
+@pytest.mark.slow
 @pytest.mark.relaxed_promotion
 def test_place_says_what_it_did(rows, monkeypatch):
     monkeypatch.setattr(budget, "ALL_ROWS", 40)

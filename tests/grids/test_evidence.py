@@ -24,7 +24,12 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+#: One for each way of solving, and those that share what they compile with another.
+QUICK = ("full, features", "gaps filled", "few are noisier", "any noise")
+MARKED = [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in CASES]
+
+
+@pytest.mark.parametrize("name", MARKED)
 def test_values_and_gradients_are_those_of_the_dense_process(name):
     options, solver = CASES[name]
     grid, theta = dense.make_grid(**options), jnp.asarray(dense.THETA)
@@ -34,6 +39,7 @@ def test_values_and_gradients_are_those_of_the_dense_process(name):
     np.testing.assert_allclose(gradient, slope, rtol=1e-8, atol=1e-8)
 
 
+@pytest.mark.slow
 def test_second_derivatives_along_a_direction():
     grid, theta = dense.make_grid(share=0.3), jnp.asarray(dense.THETA)
     direction = jnp.array([0.3, -0.2, 0.5, 0.4, 0.1])
@@ -91,6 +97,7 @@ def test_iterations_on_forty_by_forty_cells(square):
         np.testing.assert_allclose(solution.weights, exact.weights, atol=1e-4 * scale)
 
 
+@pytest.mark.slow
 def test_stochastic_log_determinants_are_within_their_error(square):
     exact = sgp.grid_evidence(square, [sgp.SquaredExponential(0.15)] * 2, 1e-2)
     solver = sgp.GridSolver(method="fill", log_determinant="lanczos")
@@ -102,12 +109,12 @@ def test_stochastic_log_determinants_are_within_their_error(square):
     assert np.isnan(biased.standard_error)
 
 
-@pytest.mark.parametrize("how", ["lanczos", "nystrom"])
-@pytest.mark.parametrize("weights", [None, "few"])
+@pytest.mark.parametrize(
+    "how, weights",
+    [("lanczos", "few"), *(pytest.param(how, None, marks=pytest.mark.slow) for how in ("lanczos", "nystrom"))],
+)
 def test_gradients_are_those_of_the_estimate(how, weights):
     """Against finite differences: the potential is one smooth function of the hyperparameters."""
-    if how == "nystrom" and weights:
-        pytest.skip("refused: the Nyström form is for equal noise")
     grid = dense.make_grid(share=0.3, weights=weights)
     solver = sgp.GridSolver(method="fill", log_determinant=how, tolerance=1e-12)
     log_prob = jax.jit(jax.value_and_grad(lambda t: dense.site(grid, t, solver).log_prob(grid.values)))
@@ -119,6 +126,7 @@ def test_gradients_are_those_of_the_estimate(how, weights):
         assert slope == pytest.approx(difference, rel=1e-6, abs=1e-5)
 
 
+@pytest.mark.slow
 def test_penalised_gaps_are_off_by_the_penalty():
     grid = dense.make_grid(share=0.3)
     exact = sgp.solve_grid(grid, dense.kernels(dense.THETA), 0.3, method="factor").weights
@@ -131,6 +139,7 @@ def test_penalised_gaps_are_off_by_the_penalty():
     assert errors[0] / errors[1] == pytest.approx(100, rel=0.1)
 
 
+@pytest.mark.slow
 def test_cross_validation_is_its_definition():
     for share in (0.0, 0.3):
         grid, theta = dense.make_grid(share), jnp.asarray(dense.THETA)

@@ -60,7 +60,7 @@ def new_rows(grid, count=6):
     return np.concatenate([rng.uniform(0, 2, (count, 4)), rng.normal(size=(count, grid.num_features))], axis=1)
 
 
-@pytest.mark.parametrize("name", SOLVERS)
+@pytest.mark.parametrize("name", ["factor", pytest.param("ignore", marks=pytest.mark.slow)])
 def test_predictions_and_leave_one_out(name):
     grid = dense.make_grid(share=0.3, weights="few", features=True)
     posterior, X = posterior_of(grid, SOLVERS[name]), new_rows(dense.make_grid(features=True))
@@ -84,7 +84,9 @@ GRIDS = {
 }
 
 
-@pytest.fixture(scope="module", params=GRIDS)
+@pytest.fixture(
+    scope="module", params=["gaps", *(pytest.param(n, marks=pytest.mark.slow) for n in GRIDS if n != "gaps")]
+)
 def case(request):
     grid = dense.make_grid(**GRIDS[request.param])
     return grid, posterior_of(grid)
@@ -126,6 +128,7 @@ def test_other_axes(case):
     assert np.all(np.abs(np.cov(drawn.T) - joint) < 5.5 * spread)
 
 
+@pytest.mark.slow
 def test_files_labels_and_containers(tmp_path):
     rng = np.random.default_rng(0)
     values = rng.normal(size=(4, 3, 2))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any, overload
 
 from ..grids.grid import Grid
 from ..statistics.grouped import GroupedStatistics
@@ -13,7 +13,6 @@ from ..statistics.statistics import SufficientStatistics
 from ..tables.recipe import Recipe, inputs_of_table, rows_of_table
 
 Data = SufficientStatistics | GroupedStatistics | Rows | ChunkedRows | Grid
-Kept = TypeVar("Kept", Rows, Grid)
 #: Data that are compressed through a basis.
 COMPRESSED = (SufficientStatistics, GroupedStatistics)
 
@@ -38,7 +37,15 @@ def input_range(data: Data) -> tuple[Any, Any]:
     return (data.moments.x_min, data.moments.x_max) if isinstance(data, SufficientStatistics) else data.input_range
 
 
-def rows_in_memory(data: ChunkedRows | Kept) -> Rows | Kept:
+@overload
+def rows_in_memory(data: Rows | ChunkedRows) -> Rows: ...
+
+
+@overload
+def rows_in_memory(data: Rows | ChunkedRows | Grid) -> Rows | Grid: ...
+
+
+def rows_in_memory(data: Any) -> Any:
     """Rows with their inputs, which chunks are read for."""
     return data.in_memory() if isinstance(data, ChunkedRows) else data
 

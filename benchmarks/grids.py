@@ -104,7 +104,7 @@ def large(args: argparse.Namespace) -> Claims:
     """The shape of tables 3.1 and 3.2: time and iterations of one solution."""
     rows, claims = [], {}
     for cells in args.cells:
-        axes_count = 3 if cells > 1e7 else 2
+        axes_count = 3 if cells >= 1e7 else 2
         size = round(cells ** (1 / axes_count))
         rng = np.random.default_rng(0)
         axis = np.linspace(0, 1, size)

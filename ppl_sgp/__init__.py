@@ -36,6 +36,11 @@ from .evidence.inducing import inducing_evidence, inducing_upper_bound
 from .evidence.inducing_blocks import cluster_rows
 from .evidence.weight_posterior import weight_posterior
 from .expansion.compressed_likelihood import CompressedLikelihood
+from .grids.cross_validation import grid_cross_validation
+from .grids.grid import Grid
+from .grids.scattered import RowsSolution, solve_rows
+from .grids.solution import GridEvidence, GridSolution, grid_evidence, solve_grid
+from .grids.solver import GridSolver
 from .inference.augmented_gibbs import AugmentedGibbs
 from .inference.augmented_rows import AugmentedRows, augmented_rows
 from .inference.compress_likelihood import compress_likelihood
@@ -70,6 +75,7 @@ from .placement.place import place
 from .placement.placed import Placed, PlacementReport
 from .posteriors.augmentation import Augmentation
 from .posteriors.averaging import AveragedPrediction, average_predictions
+from .posteriors.grid_prediction import GridPrediction, predict_grid
 from .posteriors.held_out import leave_future_out, leave_groups_out
 from .posteriors.importance import ImportanceWeights
 from .posteriors.loading import load_posterior
@@ -86,10 +92,11 @@ from .sites.compressed_normal import CompressedNormal
 from .sites.discrete_relaxation import DiscreteRelaxation
 from .sites.exact_gp import ExactGP
 from .sites.explicit_likelihood import ExplicitLikelihood, ExplicitRows, explicit_model, explicit_rows
+from .sites.grid_gp import GridGP
 from .sites.grouped_gp import GroupedGP
 from .sites.inducing_gp import InducingGP
 from .sites.latent import LatentGP, latent
-from .sites.observe import observe, observe_exact, observe_groups, observe_inducing, observe_weights
+from .sites.observe import observe, observe_exact, observe_grid, observe_groups, observe_inducing, observe_weights
 from .sites.sparse_gp import SparseGP
 from .sites.whitening import whitened_weights
 from .statistics.checkpoint import CheckpointError
@@ -135,7 +142,13 @@ __all__ = [
     "FeatureKernel",
     "FourierBasis",
     "GibbsRows",
+    "Grid",
     "GridEigenBasis",
+    "GridEvidence",
+    "GridGP",
+    "GridPrediction",
+    "GridSolution",
+    "GridSolver",
     "GroupedGP",
     "GroupedStatistics",
     "HouseholderPrior",
@@ -176,6 +189,7 @@ __all__ = [
     "Report",
     "RotatedBasis",
     "Rows",
+    "RowsSolution",
     "SelectedColumns",
     "SparseGP",
     "Spectral",
@@ -207,6 +221,8 @@ __all__ = [
     "fit_inducing",
     "fit_relevance_classifier",
     "fit_relevance_vectors",
+    "grid_cross_validation",
+    "grid_evidence",
     "grouped_statistics",
     "importance_weights",
     "inducing_evidence",
@@ -226,6 +242,7 @@ __all__ = [
     "models",
     "observe",
     "observe_exact",
+    "observe_grid",
     "observe_groups",
     "observe_inducing",
     "observe_weights",
@@ -236,6 +253,7 @@ __all__ = [
     "posterior",
     "posterior_sbc",
     "predict",
+    "predict_grid",
     "predictive_entropy",
     "pytree_dataclass",
     "rank_uniformity",
@@ -245,6 +263,8 @@ __all__ = [
     "rows",
     "select_inducing_points",
     "simulation_based_calibration",
+    "solve_grid",
+    "solve_rows",
     "stack",
     "stack_statistics",
     "static",

@@ -34,6 +34,7 @@ NOTEBOOKS = {
     "exact_and_sparse": {"num_rows": 100, "sizes": (2, 4)},
     "seasonal_series": {"num_functions": 20, "num_draws": 50, "num_chains": 2},
     "spatial": {"sizes": (6, 8), "thinning": 4, "num_draws": 100, "num_chains": 2},
+    "gappy_weather": {"num_days": 8, "num_draws": 25, "num_chains": 2},
     "type1_vs_type2": {"num_sets": 4, "num_particles": 200, "many_rows": 50, "num_draws": 50, "num_chains": 2},
     "classification_and_counts": {
         **{"class_rows": 200, "class_features": 16, "count_rows": 200, "count_features": 8},
@@ -91,6 +92,7 @@ PAGES = {
     "docs/choosing.md": (4, ""),
     "docs/extending.md": (3, ""),
     "docs/gibbs.md": (2, ""),
+    "docs/grids.md": (6, ""),
     "docs/likelihoods.md": (2, ""),
     "docs/migration.md": (3, ""),
     "docs/quickstart.md": (10, ""),

@@ -13,6 +13,7 @@ from ..bases.basis import Basis
 from ..bases.feature_kernel import FeatureKernel
 from ..bases.fourier import FEW_FEATURES
 from ..evidence import joint
+from ..grids.grid import Grid
 from ..models.hyperpriors import mean_and_spread, mean_excess
 from ..models.kernel_model import KernelModel
 from ..posteriors.observed_data import COMPRESSED, Data, input_range
@@ -168,7 +169,9 @@ def prior_findings(posterior: Posterior) -> Iterator[Finding]:
     if excess is not None and not _has_constant(posterior):
         of_rows = not isinstance(posterior.data, SufficientStatistics)
         constant = (
-            "a trend to the model: `models.exact_gp(features=sgp.LinearBasis(d))`"
+            "a constant to the grid: `features=np.ones((*values.shape, 1))`"
+            if isinstance(posterior.data, Grid)
+            else "a trend to the model: `models.exact_gp(features=sgp.LinearBasis(d))`"
             if of_rows
             else "a constant to the basis: `sgp.stack(basis, sgp.LinearBasis(d))`"
         )
@@ -184,6 +187,8 @@ def _has_constant(posterior: Posterior) -> bool:
     """Whether a constant is among the features, or added to the kernel of an exact GP."""
     if isinstance(posterior.data, SufficientStatistics):
         return bool(posterior.data.basis.unrotated.constant_features.any())
+    if isinstance(posterior.data, Grid):
+        return posterior.data.features is not None and bool((np.ptp(posterior.data.features, axis=0) == 0).any())
     parameters = posterior.draws.structure()
     terms = parameters.kernel.terms if isinstance(parameters, KernelParameters) else ()
     return any(isinstance(term, FeatureKernel) and term.basis.constant_features.any() for term in terms)

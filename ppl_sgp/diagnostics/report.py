@@ -11,6 +11,7 @@ import numpy as np
 from .._internal.shown import html_table
 from ..evidence.inducing import IN_BLOCKS
 from ..expansion.compressed_likelihood import CompressedLikelihood
+from ..grids.grid import Grid
 from ..models.kernel_model import KernelModel
 from ..posteriors.arviz_compat import LEAST_DRAWS, pareto_k
 from ..posteriors.observed_data import COMPRESSED, input_dim, new_inputs, recipe_of
@@ -30,6 +31,8 @@ from .sampling_checks import chain_findings, sampler_findings
 
 #: Share of the mean square of y that may be noise before it is asked whether the basis hides what is not.
 MUCH_NOISE = 0.5
+#: Observed cells of a grid up to which each is left out.
+MOST_LEFT_OUT = 2000
 #: Draws that the basis is looked at with.
 LOOKED_AT = 50
 
@@ -121,15 +124,20 @@ def report(
     if X_new is not None:
         X_new = new_inputs(data, X_new)
         X_new, _ = prediction_inputs(X_new, None, input_dim(data), "report")
+    missing = [name for name in ("diverging", "energy", "num_steps") if name not in run.extra]
+    not_checked = [f"{missing}; run with `extra_fields=sgp.EXTRA_FIELDS`."] if missing else []
     container, rows = None, None
-    if X is not None or not isinstance(data, COMPRESSED):
+    if isinstance(data, Grid) and data.num_rows > MOST_LEFT_OUT:
+        not_checked.append(
+            f"leave-one-out of {data.num_rows} cells, a solution for each and draw; ask some, as in "
+            "`posterior.spaced(50).leave_one_out(rows=slice(0, 200))`."
+        )
+    elif X is not None or not isinstance(data, COMPRESSED):
         # It checks the rows as well.
         container = of_run.to_arviz(X, y, row_weights=row_weights, offset=offset, predictive=False)
     if X is not None:
         weights = None if row_weights is None else np.asarray(row_weights, dtype=np.float64)
         rows = np.asarray(X, dtype=np.float64), np.asarray(y, dtype=np.float64), weights
-    missing = [name for name in ("diverging", "energy", "num_steps") if name not in run.extra]
-    not_checked = [f"{missing}; run with `extra_fields=sgp.EXTRA_FIELDS`."] if missing else []
     findings = [
         # Of latent sites: what is computed from them may well be constant.
         *chain_findings({name: run.by_chain[name] for name in of_run.latent}),
@@ -187,7 +195,7 @@ def _of_rows(posterior: Posterior) -> tuple[list[Finding], list[str]]:
     """What is wrong with the noise, or with inducing points, and what could not be checked of them."""
     parameters, rows = posterior.parameters(), posterior.data
     findings = [*noise_findings(rows, parameters.noise_scale)]
-    if isinstance(rows, COMPRESSED) or not isinstance(parameters, InducingParameters):
+    if not isinstance(rows, Rows | ChunkedRows) or not isinstance(parameters, InducingParameters):
         return findings, []
     if rows.num_outputs > 1 or parameters.method in IN_BLOCKS:
         return findings, [

@@ -12,6 +12,8 @@ from ._exact_gp import ExactGPModel as ExactGPModel
 from ._exact_gp import exact_gp as exact_gp
 from ._fourier_gp import FourierGP as FourierGP
 from ._fourier_gp import fourier_gp as fourier_gp
+from ._grid_gp import GridGPModel as GridGPModel
+from ._grid_gp import grid_gp as grid_gp
 from ._inducing_gp import InducingGPModel as InducingGPModel
 from ._inducing_gp import inducing_gp as inducing_gp
 from ._relevance_vector_classifier import RelevanceVectorClassifier as RelevanceVectorClassifier

@@ -13,12 +13,13 @@ import numpyro.distributions as dist
 from .._internal import checks
 from ..bases.fourier import FourierBasis
 from ..bases.rotated import RotatedBasis
+from ..grids.grid import Grid
 from ..priors import WeightPrior
 from ..statistics.grouped import GroupedStatistics
 from ..statistics.kept_rows import ChunkedRows, Rows
 from ..statistics.statistics import SufficientStatistics
 
-Data = SufficientStatistics | GroupedStatistics | Rows | ChunkedRows
+Data = SufficientStatistics | GroupedStatistics | Rows | ChunkedRows | Grid
 
 #: Mean of y in units of its standard deviation that a GP of mean zero can follow.
 MOST_MEAN = 2.0

@@ -6,8 +6,16 @@ import functools
 
 from .exact import ExactPosteriors
 from .functions import ComputedPosteriors
+from .grid import GridPosteriors
 from .inducing import InducingPosteriors
-from .site_draws import InducingParameters, KernelParameters, SiteDraws, SiteParameters, WeightParameters
+from .site_draws import (
+    GridParameters,
+    InducingParameters,
+    KernelParameters,
+    SiteDraws,
+    SiteParameters,
+    WeightParameters,
+)
 from .weights import SampledWeights
 
 
@@ -20,3 +28,4 @@ def functions_of(structure: SiteParameters, draws: SiteDraws, max_memory: float)
 functions_of.register(WeightParameters)(lambda _, *arguments: SampledWeights(*arguments))
 functions_of.register(KernelParameters)(lambda _, *arguments: ExactPosteriors(*arguments))
 functions_of.register(InducingParameters)(lambda _, *arguments: InducingPosteriors(*arguments))
+functions_of.register(GridParameters)(lambda _, *arguments: GridPosteriors(*arguments))

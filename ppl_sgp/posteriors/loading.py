@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ..grids.grid import Grid
 from ..sites.row_models import of_rows
 from ..statistics.kept_rows import Rows
 from ..statistics.statistics import KINDS, SufficientStatistics
@@ -38,7 +39,7 @@ def load_posterior(path: Any, model: Callable[..., Any] | None = None, *, max_me
     stored = parts.get("posterior")
     if not isinstance(stored, StoredPosterior):
         raise ValueError(f"{path} holds {sorted(parts)}, not a posterior as its `save` writes it.")
-    kinds = {"rows": Rows, **KINDS}
+    kinds = {"rows": Rows, "grid": Grid, **KINDS}
     data = next((kinds[name] for name in parts if name in kinds), SufficientStatistics).of_parts(parts, path)
     if stored.parameters is not None:
         draws = StoredDraws(data, stored.parameters)

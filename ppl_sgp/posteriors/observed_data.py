@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, overload
 
+from ..grids.grid import Grid
 from ..statistics.grouped import GroupedStatistics
 from ..statistics.kept_rows import ChunkedRows, Rows
 from ..statistics.rows import RowArrays
@@ -11,7 +12,7 @@ from ..statistics.same_rows import require_same_rows
 from ..statistics.statistics import SufficientStatistics
 from ..tables.recipe import Recipe, inputs_of_table, rows_of_table
 
-Data = SufficientStatistics | GroupedStatistics | Rows | ChunkedRows
+Data = SufficientStatistics | GroupedStatistics | Rows | ChunkedRows | Grid
 #: Data that are compressed through a basis.
 COMPRESSED = (SufficientStatistics, GroupedStatistics)
 
@@ -36,7 +37,15 @@ def input_range(data: Data) -> tuple[Any, Any]:
     return (data.moments.x_min, data.moments.x_max) if isinstance(data, SufficientStatistics) else data.input_range
 
 
-def rows_in_memory(data: Rows | ChunkedRows) -> Rows:
+@overload
+def rows_in_memory(data: Rows | ChunkedRows) -> Rows: ...
+
+
+@overload
+def rows_in_memory(data: Rows | ChunkedRows | Grid) -> Rows | Grid: ...
+
+
+def rows_in_memory(data: Any) -> Any:
     """Rows with their inputs, which chunks are read for."""
     return data.in_memory() if isinstance(data, ChunkedRows) else data
 

@@ -16,11 +16,13 @@ from .._internal.compiled import Compiled
 from .._internal.pytree import pytree_dataclass, static
 from ..evidence import grouped
 from ..evidence.weight_posterior import posterior_factors
+from ..grids.solver import GridSolver
 from ..kernels import Kernel
 from ..priors import WeightPrior
 from ..sites.compressed_normal import CompressedNormal
 from ..sites.exact_gp import ExactGP
 from ..sites.explicit_likelihood import ExplicitLikelihood
+from ..sites.grid_gp import GridGP
 from ..sites.grouped_gp import GroupedGP
 from ..sites.inducing_gp import InducingGP
 from ..sites.sparse_gp import SparseGP
@@ -116,6 +118,16 @@ class KernelParameters(SiteParameters):
 
     kernel: Kernel
     noise_scale: Any
+
+
+@pytree_dataclass
+class GridParameters(SiteParameters):
+    """Of :class:`~ppl_sgp.GridGP`: a kernel an axis, scales of the fixed effects, and how systems are solved."""
+
+    kernels: tuple[Kernel, ...]
+    noise_scale: Any
+    feature_scale: Any
+    solver: GridSolver
 
 
 @pytree_dataclass
@@ -295,6 +307,13 @@ def _(distribution: ExplicitLikelihood) -> SiteParameters:
 @parameters_of.register
 def _(distribution: ExactGP) -> SiteParameters:
     return KernelParameters(distribution.kernel, distribution.noise_scale)
+
+
+@parameters_of.register
+def _(distribution: GridGP) -> SiteParameters:
+    return GridParameters(
+        distribution.kernels, distribution.noise_scale, distribution.feature_scale, distribution.solver
+    )
 
 
 @parameters_of.register

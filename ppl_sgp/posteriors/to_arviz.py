@@ -9,8 +9,10 @@ import numpy as np
 import xarray as xr
 
 from .._internal.random import random_key
+from ..grids.grid import Grid
 from ..statistics.grouped import GroupedStatistics
 from .arviz_compat import attach, container_of, taken
+from .grid import GridPosteriors
 from .observed_data import COMPRESSED, rows_in_memory
 
 if TYPE_CHECKING:
@@ -67,19 +69,23 @@ def container(
                 "out (new inputs may be predicted as `X_new`), and take densities from `leave_one_out(X, y)`."
             )
         names["output"] = list(data.names)
-    coords = {**names, **_default_coords(X, X_new), **(coords or {})}
+    if isinstance(data, Grid):
+        names["input"] = data.columns
+    coords = {**names, **{k: v for k, v in _default_coords(X, X_new).items() if k not in names}, **(coords or {})}
     result = container_of(posterior.run, coords, dims, features)
     keys = jax.random.split(posterior.run.key if key is None else random_key(key, "to_arviz"), 2)
     groups = _Groups(posterior, coords)
     datasets: dict[str, xr.Dataset] = {}
     if X is not None:
-        pointwise = posterior.leave_one_out(X, y, row_weights=row_weights, offset=offset)
-        left_out = groups.by_draw(pointwise, "obs")
-        if posterior.outcomes is not None and posterior.outcomes.rows_are_independent:
-            datasets["log_likelihood"] = left_out.assign_attrs(quantity="log likelihood of each row given the draw")
-        else:
-            quantity = "leave-one-out densities log p(y_i | y_-i, theta)"
-            datasets["log_likelihood"] = left_out.rename_dims(obs=NO_LIKELIHOOD).assign_attrs(quantity=quantity)
+        # Leaving a cell out solves a system: not where nothing asks for it.
+        if not (isinstance(data, Grid) and log_likelihood == "evidence"):
+            pointwise = posterior.leave_one_out(X, y, row_weights=row_weights, offset=offset)
+            left_out = groups.by_draw(pointwise, "obs")
+            if posterior.outcomes is not None and posterior.outcomes.rows_are_independent:
+                datasets["log_likelihood"] = left_out.assign_attrs(quantity="log likelihood of each row given the draw")
+            else:
+                quantity = "leave-one-out densities log p(y_i | y_-i, theta)"
+                datasets["log_likelihood"] = left_out.rename_dims(obs=NO_LIKELIHOOD).assign_attrs(quantity=quantity)
         if predictive:
             known = {"row_weights": row_weights, "offset": offset}
             if posterior.outcomes is not None:
@@ -128,6 +134,8 @@ class _Groups:
                 f"rows), over `max_memory` = {posterior.max_memory / 1e9:.1f} GB. Run with a `thinning`, pass "
                 "`predictive=False` or fewer new rows (or none: the posterior needs no rows), or raise `max_memory`."
             )
+        if isinstance(posterior.functions, GridPosteriors) and rows == "obs":  # by axis, for any number of cells
+            return self.by_draw(posterior.functions.outcomes_at_cells(key, np.arange(posterior.num_draws)), rows)
         prediction = posterior.predict(X, **known)
         return self.by_draw(prediction.sample_draws(key, np.arange(posterior.num_draws)), rows)
 
@@ -148,7 +156,11 @@ class _Groups:
         return xr.Dataset(data, coords=self._labels({dim for dimensions, _ in data.values() for dim in dimensions}))
 
     def _labels(self, names: Any) -> dict[str, Any]:
-        return {name: self._coords[name] for name in names if name in self._coords}
+        labels = {name: self._coords[name] for name in names if name in self._coords}
+        data = self._posterior.data
+        if isinstance(data, Grid) and "obs" in names:  # where on the grid each observed cell is
+            labels |= {dim: ("obs", at) for dim, at in data.cell_coords.items() if dim not in ("chain", "draw", "obs")}
+        return labels
 
 
 def _default_coords(X: Any, X_new: Any) -> dict[str, Any]:

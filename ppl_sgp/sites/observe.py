@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpyro
 
+from ..grids.grid import Grid
+from ..grids.solver import GridSolver
 from ..kernels import Kernel
 from ..priors import WeightPrior
 from ..statistics.grouped import GroupedStatistics
@@ -15,6 +18,7 @@ from ..statistics.kept_rows import ChunkedRows, Rows
 from ..statistics.statistics import SufficientStatistics
 from .compressed_normal import CompressedNormal
 from .exact_gp import ExactGP
+from .grid_gp import GridGP
 from .grouped_gp import GroupedGP
 from .inducing_gp import InducingGP
 from .observed_distribution import ObservedDistribution, not_enumerated
@@ -147,6 +151,44 @@ def observe_exact(name: str, rows: Rows, kernel: Kernel, noise_scale: Any) -> ja
         ()
     """
     return _observe(name, ExactGP(rows, kernel, noise_scale))
+
+
+def observe_grid(
+    name: str,
+    grid: Grid,
+    kernels: Sequence[Kernel],
+    noise_scale: Any,
+    *,
+    feature_scale: Any = None,
+    solver: GridSolver | None = None,
+) -> jax.Array:
+    """Observe a grid with gaps by an exact GP: ``sample(name, GridGP(grid, kernels, noise_scale), obs=grid.values)``.
+
+    The covariance of two cells is the product of the kernels of the axes. Call it outside any data plate.
+
+    :param name: name of the site.
+    :param grid: from :class:`~ppl_sgp.Grid`.
+    :param kernels: a kernel for each axis; one amplitude is enough.
+    :param noise_scale: standard deviation of the noise of a cell of weight one.
+    :param feature_scale: prior standard deviations of the fixed effects, if the grid has features.
+    :param solver: how gaps are dealt with: :class:`~ppl_sgp.GridSolver`.
+    :return: the observed cells.
+    :raises ValueError: as :class:`~ppl_sgp.GridGP`, or inside a data plate.
+
+    .. doctest::
+
+        >>> import jax, numpy as np, numpyro, numpyro.distributions as dist, ppl_sgp as sgp
+        >>> def model(grid):
+        ...     lengthscale = numpyro.sample("lengthscale", dist.LogNormal(0.0, 1.0))
+        ...     kernels = [sgp.Matern52(lengthscale), sgp.SquaredExponential(1.0)]
+        ...     sgp.observe_grid("y", grid, kernels, noise_scale=0.1)
+        >>> grid = sgp.Grid([np.arange(4), np.arange(3)], np.arange(12.0).reshape(4, 3) % 5)
+        >>> with jax.enable_x64(True):
+        ...     density, _ = numpyro.infer.util.log_density(model, (grid,), {}, {"lengthscale": np.float64(0.3)})
+        >>> density.shape
+        ()
+    """
+    return _observe(name, GridGP(grid, kernels, noise_scale, feature_scale=feature_scale, solver=solver))
 
 
 def observe_inducing(

@@ -255,10 +255,44 @@ class InducingCase(ExactCase):
         return sgp.InducingGP(self.observed_data, kernel, Z, noise_scale, self.method)
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
+class GridCase(ExactCase):
+    """A grid with two gaps, and seven cells observed."""
+
+    method: str = "auto"
+
+    @property
+    def solver(self) -> sgp.GridSolver:
+        return sgp.GridSolver(method=self.method)
+
+    @cached_property
+    def observed_data(self) -> sgp.Grid:
+        rng = np.random.default_rng(6)
+        gaps = np.arange(9).reshape(3, 3) % 5 == 1
+        weights = rng.choice([1.0, 2.0], (3, 3)) if self.weighted else None
+        return sgp.Grid(
+            [[0.0, 1.0, 2.5], rng.normal(size=(3, 2))], rng.normal(size=(3, 3)), gaps=gaps, noise_weights=weights
+        )
+
+    def remake(self, site, noise_scale, **options):
+        return type(site)(site.data, site.kernels, noise_scale, solver=self.solver, **options)
+
+    def shape_arguments(self, site):
+        return (site.kernels,)
+
+    def make(self, parameters: dict[str, Any] | None = None):
+        values = self.parameters if parameters is None else parameters
+        first, second = values["lengthscale"]
+        kernels = [sgp.Matern52(first, values["amplitude"]), sgp.SquaredExponential(second)]
+        return sgp.GridGP(self.observed_data, kernels, values["noise_scale"], solver=self.solver)
+
+
 EXACT = {
     "exact": ExactCase(),
     "exact-batch": ExactCase(2, True, (3, 2), (3, 2)),
     "exact-outputs": ExactCase(2, False, (), (2,)),
     "fitc-batch": InducingCase(2, True, (3, 2), (3, 2)),
     "dtc": InducingCase(method="dtc"),
+    "grid": GridCase(),
+    "grid-filled": GridCase(weighted=True, noise_batch=(2,), batch_shape=(2,), method="fill"),
 }

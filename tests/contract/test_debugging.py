@@ -24,7 +24,8 @@ def test_no_nan_on_the_way_to_values_and_gradients(name):
 @pytest.mark.slow
 @pytest.mark.float64_only
 @pytest.mark.parametrize(
-    "name", ["gp-dense", "gp-dual", "gp-diagonal_null", "gp-joint", "weights-batch", "exact-batch", "dtc"]
+    "name",
+    ["gp-dense", "gp-dual", "gp-diagonal_null", "gp-joint", "weights-batch", "exact-batch", "dtc", "grid-filled"],
 )
 def test_no_tracer_leaks(name):
     case = ALL[name]

@@ -41,6 +41,7 @@ COUNTS = xr.Dataset(
     {"observed": ("count", [9.0, 4.0]), "expected": ("count", [8.0, 5.0]), "expected_sd": ("count", [2.0, 1.5])},
     {"count": [0, 1]},
 )
+GRID = xr.DataArray(RNG.uniform(size=(4, 3)), {"day": np.arange(4.0), "station": ["A", "B", "C"]}, name="y")
 
 
 def regression():
@@ -69,6 +70,7 @@ CASES = {
     "plot_pareto_k": lambda ax: plots.plot_pareto_k([0.1, 0.9], ax=ax),
     "plot_loo_pit": lambda ax: plots.plot_loo_pit(*regression(), bins=5, ax=ax),
     "plot_evidence": lambda ax: plots.plot_evidence([10, 20], [-5.0, -4.0], ax=ax),
+    "plot_grid": lambda ax: plots.plot_grid(GRID.where(GRID > 0.2), gaps=GRID < 0.2, ax=ax),
     "plot_level_probabilities": lambda ax: plots.plot_level_probabilities(LEVELS, [0, 2], ax=ax),
     "plot_reliability": lambda ax: plots.plot_reliability(BINS, ax=ax),
     "plot_rootogram": lambda ax: plots.plot_rootogram(COUNTS, ax=ax),
@@ -94,7 +96,7 @@ def test_makes_an_image_of_one_axes(name, image):
     other, current = plt.subplots()
     ax = CASES[name](None)
     assert isinstance(ax, plt.Axes) and ax.figure is not other and not current.has_data()
-    colour_bars = int(name == "plot_level_probabilities")
+    colour_bars = int(name in {"plot_grid", "plot_level_probabilities"})
     assert len(ax.figure.axes) == 1 + colour_bars and ax.has_data()
     image(ax)
 

@@ -1,0 +1,1 @@
+"""Exact Gaussian processes on product grids with gaps: Kronecker algebra, solvers, evidences."""

@@ -1,6 +1,6 @@
 """Sparse Gaussian-process priors for NumPyro: compress rows once, then sample at a cost independent of their number."""
 
-from . import direct, likelihoods, models, plots
+from . import direct, likelihoods, models, plots, stochastic
 from ._internal.pytree import pytree_dataclass, static
 from .bases.additive import additive_basis
 from .bases.basis import Basis
@@ -244,6 +244,7 @@ __all__ = [
     "stack",
     "stack_statistics",
     "static",
+    "stochastic",
     "sufficient_statistics",
     "table_chunks",
     "tensor",

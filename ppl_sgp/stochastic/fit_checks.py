@@ -1,0 +1,88 @@
+"""What may be wrong with a stochastic fit: steps, functions, calibration on rows that were held out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..bases.fourier import FEW_FEATURES
+from ..diagnostics.finding import Finding
+from ..diagnostics.regression_calibration import calibrate_regression
+from ..diagnostics.report import Report
+
+if TYPE_CHECKING:
+    from .result import VariationalWeights
+
+#: A fit still rises if the mean estimate of its last tenth is above that of the tenth before by so many standard errors.
+RISING = 3.0
+#: Standard errors of the coverage of 90% intervals that are none of chance.
+FAR_OFF = 4.0
+
+
+def report_of(fit: VariationalWeights, X: Any, y: Any, offset: Any, given: Any) -> Report:
+    """The findings; :meth:`VariationalWeights.report` has the arguments."""
+    findings = [*_steps(fit), *_features(fit)]
+    skipped = []
+    if (X is None) != (y is None):
+        raise ValueError("report: pass both `X` and `y` of rows that were held out, or neither.")
+    if X is None:
+        skipped.append("calibration: pass `X` and `y` of rows that were not trained on.")
+    elif fit.likelihood is None:
+        findings += _calibration(fit, X, y)
+    else:
+        skipped.append("calibration: see `sgp.calibrate_counts` and `sgp.calibrate_classification` for likelihoods.")
+    if not np.shape(fit.columns)[-1]:
+        skipped.append("correlations of weights: a mean field has none, and is over-confident where they matter.")
+    return Report(tuple(findings), tuple(skipped))
+
+
+def _steps(fit: VariationalWeights) -> list[Finding]:
+    trace = np.asarray(fit.bound_trace, np.float64)
+    size = len(trace) // 10
+    if size < 10:
+        return []
+    before, last = trace[-2 * size : -size], trace[-size:]
+    error = np.sqrt((before.var() + last.var()) / size)
+    gain = last.mean() - before.mean()
+    if gain <= RISING * error:
+        return []
+    return [
+        Finding(
+            "steps",
+            f"the bound still rises: by {gain:.4g} ± {error:.2g} over the last {size} of {len(trace)} steps",
+            "Go on with more steps (`previous=`).",
+        )
+    ]
+
+
+def _features(fit: VariationalWeights) -> list[Finding]:
+    if fit.prior is None:
+        return []
+    share = float(fit.basis.effective_share(fit.prior.log_variance))
+    if share >= FEW_FEATURES:
+        return []
+    return [
+        Finding(
+            "features",
+            f"only {share:.1%} of the random features carry prior variance",
+            "Draw the basis from kernels nearer to that of the fit, or with more features.",
+        )
+    ]
+
+
+def _calibration(fit: VariationalWeights, X: Any, y: Any) -> list[Finding]:
+    scores = calibrate_regression(fit.predict(X), y, levels=[0.9])
+    coverage, error = float(scores["coverage"][0]), float(scores["coverage_standard_error"][0])
+    if abs(coverage - 0.9) <= FAR_OFF * error:
+        return []
+    kind, remedy = (
+        ("too narrow", "Use more dense columns (`num_columns`), more steps, or a larger noise.")
+        if coverage < 0.9
+        else ("too wide", "Make more steps: variances of weights start at the prior's and shrink.")
+    )
+    return [
+        Finding(
+            "calibration", f"90% intervals are {kind}: they hold {coverage:.1%} of {len(np.asarray(y))} rows", remedy
+        )
+    ]

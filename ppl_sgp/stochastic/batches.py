@@ -61,6 +61,10 @@ class RowBatches(abc.ABC):
     def some(self, key: jax.Array, count: int) -> Batch:
         """``count`` rows drawn without replacement, all of them if they are no more. O(count), of chunks one pass."""
 
+    @abc.abstractmethod
+    def blocks(self, size: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Inputs and outcomes of all rows once, in their order, at most ``size`` at a time."""
+
 
 class ArrayBatches(RowBatches):
     """Of arrays that are there: NumPy's, JAX's, memory maps. Made by :func:`row_batches`."""
@@ -80,6 +84,11 @@ class ArrayBatches(RowBatches):
     def some(self, key: jax.Array, count: int) -> Batch:
         rng = host_generator(key, "some")
         return self._at(rng.choice(self.num_rows, min(count, self.num_rows), replace=False))
+
+    def blocks(self, size: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        for start in range(0, self.num_rows, size):
+            rows = slice(start, start + size)
+            yield _floating(self._X[rows]), _floating(self._y[rows])
 
     def _at(self, rows: np.ndarray) -> Batch:
         return Batch(_floating(self._X[rows]), _floating(self._y[rows]), self.num_rows / len(rows), rows)
@@ -145,6 +154,11 @@ class ChunkBatches(RowBatches):
         X, y = (np.concatenate(part) for part in zip(*parts, strict=True))
         shuffled = rng.permutation(len(X))
         return Batch(X[shuffled], y[shuffled], self.num_rows / len(X), None)
+
+    def blocks(self, size: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        for X, y in self._read():
+            for start in range(0, len(X), size):
+                yield _floating(X[start : start + size]), _floating(y[start : start + size])
 
 
 def row_batches(

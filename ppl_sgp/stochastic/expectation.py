@@ -39,5 +39,7 @@ def _derivative(primals: Any, tangents: Any) -> tuple[jax.Array, jax.Array]:
         slope = jnp.sum(along[0], axis=-1) + jnp.sum(along[1], axis=(-2, -1))
     if jnp.size(parameters):
         # Of Gauss-Hermite sums the derivatives in parameters are those of the terms.
-        slope += jax.jvp(lambda p: likelihood.averaged(mean, covariance, y, p).log_prob, (parameters,), (of_parameters,))[1]
+        slope += jax.jvp(
+            lambda p: likelihood.averaged(mean, covariance, y, p).log_prob, (parameters,), (of_parameters,)
+        )[1]
     return value, slope

@@ -122,9 +122,7 @@ def entropy_of(parameters: dict[str, Any]) -> Any:
 
 
 @jax.jit
-def pass_sums(
-    problem: Problem, parameters: Any, draws: Any, natural: Natural, batch: Any
-) -> tuple[Sums, jax.Array]:
+def pass_sums(problem: Problem, parameters: Any, draws: Any, natural: Natural, batch: Any) -> tuple[Sums, jax.Array]:
     """What a block of rows says at some draws of the hyperparameters, on average, and its part of the bound.
 
     :param draws: coordinates, (S, P).

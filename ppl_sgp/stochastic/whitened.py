@@ -10,7 +10,7 @@ K functions (predictors of one row) share kernel and points, and are independent
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp

@@ -61,9 +61,7 @@ def container(
     datasets: dict[str, xr.Dataset] = {}
     if X is not None:
         X, eta = _predictors(fit, weights, X, offsets[0])
-        y = np.asarray(
-            checks.host_numbers("y", y, owner) if fit.likelihood is None else fit.likelihood.check(y, 0, owner)
-        )
+        y = checks.host_numbers("y", y, owner) if fit.likelihood is None else fit.likelihood.check(y, 0, owner)
         if len(y) != len(X):
             raise ValueError(f"{owner}: `X` has {len(X)} rows but `y` has {len(y)}; they must match.")
         quantity = "log likelihood of each row given a draw of the weights"

@@ -203,8 +203,9 @@ class _Run(Generic[S]):
 
     def _diverged(self, step: int, what: str) -> None:
         raise DivergenceError(
-            f"{self._owner}: {what} at step {step}. Take smaller steps (`learning_rate`), larger batches, or scale y to "
-            f"a standard deviation near one; the state after {self._good_steps} steps is in this error's `training`.",
+            f"{self._owner}: {what} at step {step}. Take smaller steps (`learning_rate`), larger batches, or scale "
+            f"y to a standard deviation near one. What there was after {self._good_steps} steps is this error's "
+            "`training`.",
             step,
             self.training(f"diverged at step {step}", at_check=True),
         )

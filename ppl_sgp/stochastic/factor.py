@@ -112,7 +112,7 @@ class ChevronLatents(NamedTuple):
     chevron: Chevron
     parameters: np.ndarray
     amplitude: np.ndarray
-    count: int = 1
+    num_taken: int = 1
 
     @property
     def loc(self) -> np.ndarray:
@@ -126,7 +126,7 @@ class ChevronLatents(NamedTuple):
 
     def take(self, draws: np.ndarray) -> ChevronLatents:
         """The one, as often as it is asked for."""
-        return self._replace(count=len(draws), amplitude=self.amplitude[draws])
+        return self._replace(num_taken=len(draws), amplitude=self.amplitude[draws])
 
     def at(self, Phi: np.ndarray, lacking: np.ndarray, offset: np.ndarray | None) -> Latents:
         """Predictors and parameters at rows with features (n, m), which lack unit variances (parts, n)."""
@@ -142,8 +142,8 @@ class ChevronLatents(NamedTuple):
 
     def sample(self, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         """As many draws of weights (s, L, m), and the parameters (s, p)."""
-        weights = self.chevron.weights(rng.standard_normal((self.count, *self.chevron.loc.shape)))
-        return weights, np.broadcast_to(self.parameters, (self.count, len(self.parameters)))
+        weights = self.chevron.weights(rng.standard_normal((self.num_taken, *self.chevron.loc.shape)))
+        return weights, np.broadcast_to(self.parameters, (self.num_taken, len(self.parameters)))
 
 
 class ChevronOutcomes(LikelihoodOutcomes):

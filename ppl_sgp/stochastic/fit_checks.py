@@ -10,11 +10,12 @@ from ..bases.fourier import FEW_FEATURES
 from ..diagnostics.finding import Finding
 from ..diagnostics.regression_calibration import calibrate_regression
 from ..diagnostics.report import Report
+from ..posteriors.mixture import MixturePrediction
 
 if TYPE_CHECKING:
     from .result import VariationalWeights
 
-#: A fit still rises if the mean estimate of its last tenth is above that of the tenth before by so many standard errors.
+#: A fit rises if the mean estimate of its last tenth is so many standard errors above that of the tenth before.
 RISING = 3.0
 #: Standard errors of the coverage of 90% intervals that are none of chance.
 FAR_OFF = 4.0
@@ -72,7 +73,9 @@ def _features(fit: VariationalWeights) -> list[Finding]:
 
 
 def _calibration(fit: VariationalWeights, X: Any, y: Any) -> list[Finding]:
-    scores = calibrate_regression(fit.predict(X), y, levels=[0.9])
+    prediction = fit.predict(X)
+    assert isinstance(prediction, MixturePrediction)
+    scores = calibrate_regression(prediction, y, levels=[0.9])
     coverage, error = float(scores["coverage"][0]), float(scores["coverage_standard_error"][0])
     if abs(coverage - 0.9) <= FAR_OFF * error:
         return []
@@ -81,8 +84,5 @@ def _calibration(fit: VariationalWeights, X: Any, y: Any) -> list[Finding]:
         if coverage < 0.9
         else ("too wide", "Make more steps: variances of weights start at the prior's and shrink.")
     )
-    return [
-        Finding(
-            "calibration", f"90% intervals are {kind}: they hold {coverage:.1%} of {len(np.asarray(y))} rows", remedy
-        )
-    ]
+    symptom = f"90% intervals are {kind}: they hold {coverage:.1%} of {len(np.asarray(y))} rows"
+    return [Finding("calibration", symptom, remedy)]

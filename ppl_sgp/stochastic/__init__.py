@@ -3,5 +3,18 @@
 from .batches import Batch, RowBatches, row_batches
 from .driver import DivergenceError, Training, train
 from .result import VariationalWeights
+from .svgp import svgp
+from .svgp_fit import SVGPFit, VariationalPoints
 
-__all__ = ["Batch", "DivergenceError", "RowBatches", "Training", "VariationalWeights", "row_batches", "train"]
+__all__ = [
+    "Batch",
+    "DivergenceError",
+    "RowBatches",
+    "SVGPFit",
+    "Training",
+    "VariationalPoints",
+    "VariationalWeights",
+    "row_batches",
+    "svgp",
+    "train",
+]

@@ -65,8 +65,8 @@ def container(
         if len(y) != len(X):
             raise ValueError(f"{owner}: `X` has {len(X)} rows but `y` has {len(y)}; they must match.")
         quantity = "log likelihood of each row given a draw of the weights"
-        datasets["log_likelihood"] = _by_draw(_log_likelihood(fit, eta, y), "obs").assign_attrs(quantity=quantity)
-        datasets["posterior_predictive"] = _by_draw(_outcomes(fit, keys[1], eta, y), "obs")
+        datasets["log_likelihood"] = by_draw(_log_likelihood(fit, eta, y), "obs").assign_attrs(quantity=quantity)
+        datasets["posterior_predictive"] = by_draw(_outcomes(fit, keys[1], eta, y), "obs")
         datasets["observed_data"] = xr.Dataset({SITE: (("obs", "column")[: y.ndim], y)})
         datasets["constant_data"] = xr.Dataset({"X": (("obs", "input"), X)})
     if X_new is not None:
@@ -75,7 +75,7 @@ def container(
                 f"{owner}: rows of {type(fit.likelihood).__name__} are more than an outcome; use `predict`."
             )
         X_new, eta = _predictors(fit, weights, X_new, offsets[1])
-        datasets["predictions"] = _by_draw(_outcomes(fit, keys[2], eta, None), "new_obs")
+        datasets["predictions"] = by_draw(_outcomes(fit, keys[2], eta, None), "new_obs")
         datasets["predictions_constant_data"] = xr.Dataset({"X": (("new_obs", "input"), X_new)})
     return attach(result, datasets)
 
@@ -94,9 +94,14 @@ def _predictors(fit: VariationalWeights, weights: np.ndarray, X: Any, offset: An
 def _log_likelihood(fit: VariationalWeights, eta: np.ndarray, y: np.ndarray) -> np.ndarray:
     if fit.likelihood is None:
         return gaussian_log_density(y - eta, np.asarray(float(fit.noise_scale) ** 2))
+    parameters = np.asarray(fit.parameters, np.float64).ravel()
+    return log_densities(fit.likelihood, eta, y, np.broadcast_to(parameters, (len(eta), len(parameters))))
+
+
+def log_densities(likelihood: Likelihood, eta: np.ndarray, y: np.ndarray, parameters: np.ndarray) -> np.ndarray:
+    """Log densities (s, n) of rows given predictors (s, n) or (s, n, L) and parameters (s, p), in float64."""
     with jax.enable_x64(True):
-        parameters = jnp.asarray(fit.parameters, jnp.float64)
-        return np.asarray(_densities(fit.likelihood, jnp.asarray(eta), jnp.asarray(y), parameters))
+        return np.asarray(_densities(likelihood, jnp.asarray(eta), jnp.asarray(y), jnp.asarray(parameters)))
 
 
 def _outcomes(fit: VariationalWeights, key: jax.Array, eta: np.ndarray, y: Any) -> np.ndarray:
@@ -110,8 +115,9 @@ def _outcomes(fit: VariationalWeights, key: jax.Array, eta: np.ndarray, y: Any) 
 
 @jax.jit
 def _densities(likelihood: Likelihood, eta: jax.Array, y: jax.Array, parameters: jax.Array) -> jax.Array:
-    return jax.lax.map(lambda each: likelihood.log_prob(each, y, parameters), eta)
+    return jax.lax.map(lambda each: likelihood.log_prob(each[0], y, each[1]), (eta, parameters))
 
 
-def _by_draw(values: np.ndarray, rows: str) -> xr.Dataset:
+def by_draw(values: np.ndarray, rows: str) -> xr.Dataset:
+    """Values (s, n) of rows as those of one chain."""
     return xr.Dataset({SITE: (("chain", "draw", rows), values[None])}, coords={"chain": [0]})

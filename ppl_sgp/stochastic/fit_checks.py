@@ -19,18 +19,20 @@ if TYPE_CHECKING:
 RISING = 3.0
 #: Standard errors of the coverage of 90% intervals that are none of chance.
 FAR_OFF = 4.0
+#: Remedies for intervals of weights that are too narrow.
+NARROW = "Use more dense columns (`num_columns`), more steps, or a larger noise."
 
 
 def report_of(fit: VariationalWeights, X: Any, y: Any, offset: Any, given: Any) -> Report:
     """The findings; :meth:`VariationalWeights.report` has the arguments."""
-    findings = [*_steps(fit), *_features(fit)]
+    findings = [*steps_findings(fit.bound_trace), *_features(fit)]
     skipped = []
     if (X is None) != (y is None):
         raise ValueError("report: pass both `X` and `y` of rows that were held out, or neither.")
     if X is None:
         skipped.append("calibration: pass `X` and `y` of rows that were not trained on.")
     elif fit.likelihood is None:
-        findings += _calibration(fit, X, y)
+        findings += calibration_findings(fit.predict(X), y, NARROW)
     else:
         skipped.append("calibration: see `sgp.calibrate_counts` and `sgp.calibrate_classification` for likelihoods.")
     if not np.shape(fit.columns)[-1]:
@@ -38,8 +40,9 @@ def report_of(fit: VariationalWeights, X: Any, y: Any, offset: Any, given: Any) 
     return Report(tuple(findings), tuple(skipped))
 
 
-def _steps(fit: VariationalWeights) -> list[Finding]:
-    trace = np.asarray(fit.bound_trace, np.float64)
+def steps_findings(bound_trace: Any) -> list[Finding]:
+    """Whether a fit should go on."""
+    trace = np.asarray(bound_trace, np.float64)
     size = len(trace) // 10
     if size < 10:
         return []
@@ -72,15 +75,15 @@ def _features(fit: VariationalWeights) -> list[Finding]:
     ]
 
 
-def _calibration(fit: VariationalWeights, X: Any, y: Any) -> list[Finding]:
-    prediction = fit.predict(X)
+def calibration_findings(prediction: Any, y: Any, if_narrow: str) -> list[Finding]:
+    """Whether predictions of rows that were held out, with Gaussian noise, are as wide as they should be."""
     assert isinstance(prediction, MixturePrediction)
     scores = calibrate_regression(prediction, y, levels=[0.9])
     coverage, error = float(scores["coverage"][0]), float(scores["coverage_standard_error"][0])
     if abs(coverage - 0.9) <= FAR_OFF * error:
         return []
     kind, remedy = (
-        ("too narrow", "Use more dense columns (`num_columns`), more steps, or a larger noise.")
+        ("too narrow", if_narrow)
         if coverage < 0.9
         else ("too wide", "Make more steps: variances of weights start at the prior's and shrink.")
     )

@@ -39,7 +39,7 @@ class PredictedRows:
             means, variances = draws.moments(given)
             part = slice(done, done + len(means))
             mean[part, :, :K] = means.swapaxes(1, 2)
-            root[part, :, np.arange(K), np.arange(K)] = np.moveaxis(np.sqrt(variances), 1, 0)
+            root[part, :, np.arange(K), np.arange(K)] = np.sqrt(variances).swapaxes(1, 2)
             done = part.stop
         if self.rows.offset is not None:
             mean[..., :K] += self.rows.offset.reshape(len(self.rows.X), -1)

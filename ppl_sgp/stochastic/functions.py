@@ -138,9 +138,11 @@ class VariationalFunctions(Shown, abc.ABC):
         if X is None:
             skipped.append("calibration: pass `X` and `y` of rows that were not trained on.")
         elif self.is_gaussian:
-            findings += calibration_findings(self, X, y, "Use more points, or more steps.")
+            findings += calibration_findings(self.predict(X), y, "Use more points, or more steps.")
         else:
-            skipped.append("calibration: see `sgp.calibrate_counts` and `sgp.calibrate_classification` for likelihoods.")
+            skipped.append(
+                "calibration: see `sgp.calibrate_counts` and `sgp.calibrate_classification` for likelihoods."
+            )
         return Report(tuple(findings), tuple(skipped))
 
     def save(self, path: Any) -> None:

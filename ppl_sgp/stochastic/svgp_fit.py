@@ -1,0 +1,121 @@
+"""What SVGP returns."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .._internal.pytree import pytree_dataclass, static
+from ..kernels import Kernel
+from ..likelihoods.likelihood import Likelihood
+from .driver import Training
+from .functions import VariationalFunctions
+from .point_posterior import PointPosteriors
+from .stochastic_fit import StochasticFit
+from .svgp_step import Problem, State, roots_at
+
+
+@pytree_dataclass
+class VariationalPoints(VariationalFunctions):
+    """A Gaussian ``q(v) = N(loc, root rootᵀ)`` of K functions at m whitened inducing points.
+
+    :ivar kernels: the kernels of S draws, leaves stacked.
+    :ivar points: (m, d).
+    :ivar inverses: ``L⁻¹`` of the covariance at the points at each draw, (S, m, m).
+    :ivar loc: (K, m).
+    :ivar root: triangular, (K, m, m).
+    :ivar level: what is added to f.
+
+    The others are of :class:`VariationalFunctions`.
+    """
+
+    kernels: Kernel
+    points: Any
+    inverses: Any
+    loc: Any
+    root: Any
+    level: Any
+    likelihood: Likelihood
+    parameters: Any
+    values: tuple[Any, ...]
+    bound_trace: Any
+    held_out_trace: Any
+    names: tuple[str, ...] = static()
+    reason: str = static(default="")
+
+    def functions(self) -> PointPosteriors:
+        """The posteriors of f, a draw each."""
+        noise = self.noise_scale if self.is_gaussian else np.ones(self.num_draws)
+        return PointPosteriors(
+            self.kernels, self.points, self.inverses, (self.loc, self.root), noise, float(self.level)
+        )
+
+    def facts(self) -> dict[str, Any]:
+        """What it is a posterior of."""
+        return {"num_points": len(self.points), **super().facts()}
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class SVGPFit(StochasticFit):
+    """What :func:`~ppl_sgp.stochastic.svgp` found: its posterior, and all that it takes to go on.
+
+    :ivar posterior: the posterior, which answers ``predict``, ``to_arviz``, ``report`` and ``save``.
+    :ivar training: what the loop reached, for ``previous``.
+    :ivar problem: what was fitted.
+    :ivar bound: the bound over all rows, in nats; ``None`` where it was not evaluated. With ``"normal"`` it is less
+        the divergence of the hyperparameters, and on average over draws.
+    """
+
+    problem: Problem
+    bound: float | None
+
+    @property
+    def points(self) -> np.ndarray:
+        """Inducing points, (m, d)."""
+        return np.asarray(self.posterior.points)
+
+
+def draws_of(problem: Problem, adam: Any, state: State, key: jax.Array, num_draws: int) -> jax.Array:
+    """Coordinates of hyperparameters, (S, P): draws, or the point."""
+    parameters = adam.get_params(state.optimiser)
+    if "log_spread" not in parameters:
+        return parameters["hyper"][None]
+    z = jax.random.normal(key, (num_draws, *parameters["hyper"].shape))
+    return parameters["hyper"][None] + jnp.exp(parameters["log_spread"])[None] * z
+
+
+def fit_of(
+    problem: Problem,
+    adam: Any,
+    state: State,
+    key: jax.Array,
+    num_draws: int,
+    training: Training[State] | None,
+    bound: float | None = None,
+) -> Any:
+    """The fit at a state; without a training its posterior alone."""
+    parameters = adam.get_params(state.optimiser)
+    draws = draws_of(problem, adam, state, key, num_draws)
+    kernels, inverses = roots_at(problem, parameters, draws)
+    q = state.natural.whitened()
+    named = problem.coordinates.by_name(np.asarray(draws), problem.likelihood)
+    of_likelihood = jax.vmap(problem.coordinates.parameters)(draws)
+    arrays = jax.tree.map(
+        lambda leaf: np.asarray(leaf, np.float64),
+        (kernels, problem.points_at(parameters), inverses, q.loc, q.root, problem.level),
+    )
+    posterior = VariationalPoints(
+        *arrays,
+        problem.likelihood,
+        np.asarray(of_likelihood, np.float64),
+        tuple(named.values()),
+        np.zeros(0) if training is None else training.estimates,
+        np.zeros((0, 2)) if training is None else training.held_out,
+        tuple(named),
+        "" if training is None else training.reason,
+    )
+    return posterior if training is None else SVGPFit(posterior, training, problem, bound)

@@ -68,9 +68,8 @@ class VariationalFunctions(Shown, abc.ABC):
     @property
     def noise_scale(self) -> np.ndarray:
         """Standard deviations of Gaussian noise at each draw, (S,)."""
-        parameters = np.asarray(self.parameters, np.float64)
-        found = [np.exp(float(self.likelihood.logarithms(each, np.float64)[0])) for each in parameters]  # type: ignore[attr-defined]
-        return np.array(found)
+        known = self.samples.get("noise_scale", self.likelihood.noise_scale)  # type: ignore[attr-defined]
+        return np.broadcast_to(np.asarray(known, np.float64), (self.num_draws,))
 
     def facts(self) -> dict[str, Any]:
         """What it is a posterior of."""

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 from jax.scipy.linalg import solve_triangular
 
 from ..likelihoods.likelihood import Likelihood
-from .whitened import Features, Whitened, of_rows
+from .whitened import Features, Whitened, predictors
 
 
 class Natural(NamedTuple):
@@ -58,20 +58,26 @@ class Sums(NamedTuple):
 
 
 def row_sums(
-    likelihood: Likelihood, q: Whitened, features: Features, y: jax.Array, parameters: jax.Array, weights: Any
+    likelihood: Likelihood,
+    q: Whitened,
+    features: Features,
+    level: Any,
+    y: jax.Array,
+    parameters: jax.Array,
+    weights: Any,
 ) -> Sums:
     """Sums over rows at a posterior, each row counted so often: O(K m² b).
 
     :param weights: a number, or one a row, (b,).
     """
-    mean, variance = q.moments(features)
-    averages = likelihood.averaged(*of_rows(likelihood, mean, variance), y, parameters)
+    averages = likelihood.averaged(*predictors(likelihood, q, features, level), y, parameters)
     if likelihood.num_latents == 1:
         gradient, curvature = averages.gradient[None], averages.curvature[None]
     else:
         gradient = averages.gradient.T
         curvature = jnp.diagonal(averages.curvature, axis1=-2, axis2=-1).T
     V = features.V
+    mean = q.loc @ V
     weights = jnp.broadcast_to(jnp.asarray(weights, V.dtype), V.shape[1:])[None]
     scaled = V[None] * (weights * curvature)[:, None, :]
     return Sums(scaled @ V.T, (weights * (gradient + curvature * mean)) @ V.T)

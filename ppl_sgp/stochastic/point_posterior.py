@@ -18,9 +18,9 @@ from ..posteriors.joint import JointMoments
 
 @dataclasses.dataclass(frozen=True)
 class LevelledDraws(InducingDraws):
-    """Draws with a level added to f; they compute in float64."""
+    """Draws with a level added to each of K functions, (K, 1); they compute in float64."""
 
-    level: float = 0.0
+    level: Any = 0.0
 
     def moments(self, rows: NewRows) -> Moments:
         with jax.enable_x64(True):
@@ -45,7 +45,7 @@ class PointPosteriors(FunctionPosteriors):
     :param inverses: ``L⁻¹`` of the covariance at the points, (S, m, m).
     :param loc: means (K, m), and triangular roots of covariances (K, m, m).
     :param noise_scale: (S,).
-    :param level: what is added to f.
+    :param level: what is added to the functions, (K,).
     """
 
     #: That of joint draws: covariances between new rows are those that the points leave.
@@ -58,11 +58,11 @@ class PointPosteriors(FunctionPosteriors):
         inverses: np.ndarray,
         q: tuple[np.ndarray, np.ndarray],
         noise_scale: np.ndarray,
-        level: float,
+        level: np.ndarray,
     ) -> None:
         loc, root = (np.asarray(part, np.float64) for part in q)
         self.num_draws, (self.num_outputs, self._num_points) = len(noise_scale), loc.shape
-        self._points, self._level = np.asarray(points, np.float64), level
+        self._points, self._level = np.asarray(points, np.float64), np.asarray(level, np.float64)[:, None]
         kernels, inverses = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), (kernels, inverses))
         # Posteriors are solved with a factor of the precision.
         factor = np.stack([np.linalg.cholesky(_precision(each)) for each in root])

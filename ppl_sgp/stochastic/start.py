@@ -34,24 +34,26 @@ def family_of(kernel: Any, owner: str) -> Callable[..., Kernel]:
 
 
 def sample_of(
-    key: jax.Array, batches: RowBatches, is_gaussian: bool, owner: str
-) -> tuple[np.ndarray, np.ndarray, float]:
-    """Some rows in float64, and the mean of y, which has been subtracted; zero where noise is not Gaussian.
+    key: jax.Array, batches: RowBatches, likelihood: Likelihood, owner: str
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Some rows in float64, and a level (K,) for their predictors; where these have the unit of y it is subtracted.
 
-    :raises ValueError: for a y that is constant, or inputs that never vary.
+    :raises ValueError: for a y that is constant with Gaussian noise, or inputs that never vary.
     """
     some = batches.some(key, SAMPLE)
     X, y = np.asarray(some.X, np.float64), np.asarray(some.y, np.float64)
     if not (np.ptp(X, axis=0) > 0).any():
         raise ValueError(f"{owner}: no column of `X` varies over {len(X)} rows, so they say nothing about f.")
-    if not is_gaussian:
-        return X, y, 0.0
-    if np.ptp(y) == 0:
+    is_gaussian = isinstance(likelihood, GaussianNoise)
+    if is_gaussian and np.ptp(y) == 0:
         raise ValueError(
             f"{owner}: y is {y[0]:.6g} in all of {len(y)} rows, so nothing says how much f varies, nor the noise."
         )
-    level = float(y.mean())
-    return X, y - level, level
+    with jax.enable_x64(True):
+        towards = np.asarray(likelihood.start(y)).reshape(len(y), -1)
+    level = towards.mean(axis=0) if is_gaussian else np.median(towards, axis=0)
+    has_unit_of_y = type(likelihood).predictor_scale is not Likelihood.predictor_scale
+    return X, y - level if has_unit_of_y else y, level
 
 
 def start_of(

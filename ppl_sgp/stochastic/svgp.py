@@ -191,14 +191,14 @@ def _problem(
     """What is fitted, and coordinates to begin at."""
     family = family_of(kernel, OWNER)
     checks.whole_number("num_points", num_points, 1, OWNER)
-    X, y, level = sample_of(keys[0], batches, isinstance(likelihood, GaussianNoise), OWNER)
+    X, y, level = sample_of(keys[0], batches, likelihood, OWNER)
     coordinates = Coordinates.of_data(family, X, y, likelihood)
     progress("hyperparameters to start from")
     z = start_of(keys[0], X, y, likelihood, coordinates, start, OWNER, progress)
     progress("inducing points")
     Z = points_of(keys[1], X, coordinates.unit_kernel(z), points, num_points, OWNER)
     unit = np.where(np.ptp(X, axis=0) > 0, X.std(axis=0), 1.0)
-    return Problem(likelihood, coordinates, Z, unit, np.float64(level)), z
+    return Problem(likelihood, coordinates, Z, unit, level), z
 
 
 def _state(problem: Problem, z: np.ndarray, hyperparameters: str, move_points: bool, learning_rate: float) -> State:

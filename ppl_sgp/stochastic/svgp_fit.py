@@ -28,7 +28,7 @@ class VariationalPoints(VariationalFunctions):
     :ivar inverses: ``L⁻¹`` of the covariance at the points at each draw, (S, m, m).
     :ivar loc: (K, m).
     :ivar root: triangular, (K, m, m).
-    :ivar level: what is added to f.
+    :ivar level: what predictors have beside f, (K,).
 
     The others are of :class:`VariationalFunctions`.
     """
@@ -51,7 +51,7 @@ class VariationalPoints(VariationalFunctions):
         """The posteriors of f, a draw each."""
         noise = self.noise_scale if self.is_gaussian else np.ones(self.num_draws)
         return PointPosteriors(
-            self.kernels, self.points, self.inverses, (self.loc, self.root), noise, float(self.level)
+            self.kernels, self.points, self.inverses, (self.loc, self.root), noise, np.asarray(self.level)
         )
 
     def facts(self) -> dict[str, Any]:

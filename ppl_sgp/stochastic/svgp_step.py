@@ -19,6 +19,8 @@ from .whitened import Features, inverse_root, point_features, rows_term
 
 #: Share of the given steps that are made in full size; over the others sizes fall to the second number of it.
 FULL, LAST = 0.5, 0.02
+#: Share of the first steps in which the size of Adam's grows: q has to find f before anything else can be learned.
+GROWING = 0.05
 
 
 @pytree_dataclass
@@ -29,7 +31,7 @@ class Problem:
     :ivar coordinates: of the hyperparameters.
     :ivar points: inducing points to start from, (m, d).
     :ivar unit: units of the inputs, (d,).
-    :ivar level: what is subtracted from y.
+    :ivar level: what predictors have beside f, (K,).
     """
 
     likelihood: Likelihood
@@ -50,10 +52,6 @@ class Problem:
             return jnp.asarray(self.points)
         return jnp.asarray(self.points) + parameters["moved"] * jnp.asarray(self.unit)
 
-    def outcomes(self, y: Any) -> jax.Array:
-        """y less its level."""
-        return jnp.asarray(y) - jnp.asarray(self.level)
-
     def features(self, parameters: dict[str, Any], coordinates: Any, X: Any) -> Features:
         """Those of rows at coordinates of the hyperparameters."""
         return point_features(self.coordinates.kernel(coordinates), self.points_at(parameters), jnp.asarray(X))
@@ -69,7 +67,12 @@ class State(NamedTuple):
 @functools.lru_cache(maxsize=32)
 def optimiser(learning_rate: float, first: int, num_steps: int) -> Adam:
     """Adam, in full size for some of the given steps, then falling. Equal arguments give the same object."""
-    return Adam(lambda i: learning_rate * falling(i, first, num_steps))
+
+    def size(i: Any) -> Any:
+        growing = jnp.minimum(i / max(1, int(GROWING * num_steps)), 1.0) if first == 0 else 1.0
+        return learning_rate * growing * falling(i, first, num_steps)
+
+    return Adam(size)
 
 
 def falling(step: Any, first: int, num_steps: int) -> Any:
@@ -89,20 +92,20 @@ def svgp_step(
     """
     X, y, scale = batch
     likelihood, coordinates = problem.likelihood, problem.coordinates
-    y, q, parameters = problem.outcomes(y), state.natural.whitened(), adam.get_params(state.optimiser)
+    q, parameters = state.natural.whitened(), adam.get_params(state.optimiser)
     z = jax.random.normal(key, parameters["hyper"].shape)
 
     def loss(parameters: dict[str, Any]) -> Any:
         at = problem.hyperparameters(parameters, z)
         features = problem.features(parameters, at, X)
-        rows = scale * jnp.sum(rows_term(likelihood, q, features, y, coordinates.parameters(at)))
+        rows = scale * jnp.sum(rows_term(likelihood, q, features, problem.level, y, coordinates.parameters(at)))
         prior = coordinates.log_prior(at)
         entropy = entropy_of(parameters)
         return -(rows + prior + entropy), (rows, prior + entropy, at, features)
 
     with full_precision():
         (_, (rows, of_hyper, at, features)), gradient = jax.value_and_grad(loss, has_aux=True)(parameters)
-        sums = row_sums(likelihood, q, features, y, coordinates.parameters(at), scale)
+        sums = row_sums(likelihood, q, features, problem.level, y, coordinates.parameters(at), scale)
         size = natural_size * falling(adam_count(state.optimiser), *schedule)
         natural = natural_step(likelihood, state.natural, q, sums, size)
     bound = rows - q.divergence() + (of_hyper if "log_spread" in parameters else 0.0)
@@ -129,12 +132,12 @@ def pass_sums(problem: Problem, parameters: Any, draws: Any, natural: Natural, b
     :param batch: inputs (b, d), outcomes, and how often each row counts, (b,).
     """
     X, y, weights = batch
-    q, y = natural.whitened(), problem.outcomes(y)
+    q = natural.whitened()
 
     def at_draw(at: jax.Array) -> tuple[Sums, jax.Array]:
         features, own = problem.features(parameters, at, X), problem.coordinates.parameters(at)
-        bound = jnp.sum(weights * rows_term(problem.likelihood, q, features, y, own))
-        return row_sums(problem.likelihood, q, features, y, own, weights), bound
+        bound = jnp.sum(weights * rows_term(problem.likelihood, q, features, problem.level, y, own))
+        return row_sums(problem.likelihood, q, features, problem.level, y, own, weights), bound
 
     with full_precision():
         found = jax.lax.map(at_draw, draws)

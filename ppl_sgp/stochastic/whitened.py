@@ -70,15 +70,20 @@ def point_features(kernel: Kernel, Z: jax.Array, X: jax.Array) -> Features:
     return Features(V, jnp.maximum(kernel.diag(X) - jnp.sum(V**2, axis=0), 0))
 
 
-def of_rows(likelihood: Likelihood, mean: jax.Array, variance: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Means and variances (K, b) as the likelihood takes them: (b,), or (b, K) and (b, K, K)."""
+def predictors(likelihood: Likelihood, q: Whitened, features: Features, level: Any) -> tuple[jax.Array, jax.Array]:
+    """Means and variances of ``level + f`` as the likelihood takes them: (b,), or (b, K) and (b, K, K).
+
+    :param level: (K,).
+    """
+    mean, variance = q.moments(features)
+    mean = mean + jnp.asarray(level, mean.dtype)[:, None]
     if likelihood.num_latents == 1:
         return mean[0], variance[0]
     return mean.T, variance.T[:, :, None] * jnp.eye(len(mean), dtype=mean.dtype)
 
 
 def rows_term(
-    likelihood: Likelihood, q: Whitened, features: Features, y: jax.Array, parameters: jax.Array
+    likelihood: Likelihood, q: Whitened, features: Features, level: Any, y: jax.Array, parameters: jax.Array
 ) -> jax.Array:
-    """``E log p(y | f)`` of each row, (b,)."""
-    return expected_log_prob(likelihood, *of_rows(likelihood, *q.moments(features)), y, parameters)
+    """``E log p(y | level + f)`` of each row, (b,)."""
+    return expected_log_prob(likelihood, *predictors(likelihood, q, features, level), y, parameters)

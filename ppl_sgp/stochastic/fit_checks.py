@@ -40,7 +40,7 @@ def report_of(fit: VariationalWeights, X: Any, y: Any, offset: Any, given: Any) 
     return Report(tuple(findings), tuple(skipped))
 
 
-def steps_findings(bound_trace: Any) -> list[Finding]:
+def steps_findings(bound_trace: Any, name: str = "the bound") -> list[Finding]:
     """Whether a fit should go on."""
     trace = np.asarray(bound_trace, np.float64)
     size = len(trace) // 10
@@ -54,7 +54,7 @@ def steps_findings(bound_trace: Any) -> list[Finding]:
     return [
         Finding(
             "steps",
-            f"the bound still rises: by {gain:.4g} ± {error:.2g} over the last {size} of {len(trace)} steps",
+            f"{name} still rises: by {gain:.4g} ± {error:.2g} over the last {size} of {len(trace)} steps",
             "Go on with more steps (`previous=`).",
         )
     ]

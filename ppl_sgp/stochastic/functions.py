@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import numpy as np
@@ -13,7 +13,6 @@ from .._internal.shown import Shown
 from ..diagnostics.report import Report
 from ..likelihoods.likelihood import Likelihood
 from ..posteriors.functions import FunctionPosteriors
-from ..posteriors.inducing import InducingPrediction
 from ..posteriors.outcome_prediction import OutcomePrediction
 from ..posteriors.outcomes import NewRows
 from ..posteriors.outcomes_of import row_columns, row_offsets
@@ -34,7 +33,7 @@ class VariationalFunctions(Shown, abc.ABC):
     :ivar likelihood: of y given f; Gaussian noise as well.
     :ivar parameters: of the likelihood, on the real line, at each draw, (S, p).
     :ivar values: hyperparameters in their own units, arrays (S, …), in the order of ``names``.
-    :ivar bound_trace: estimates of the objective, step by step, in nats, (t,).
+    :ivar objective_trace: estimates of the objective, step by step, in nats, (t,).
     :ivar held_out_trace: steps, and held-out log densities after them, (c, 2).
     """
 
@@ -42,9 +41,13 @@ class VariationalFunctions(Shown, abc.ABC):
     parameters: Any
     values: tuple[Any, ...]
     names: tuple[str, ...]
-    bound_trace: Any
+    objective_trace: Any
     held_out_trace: Any
     reason: str
+    #: The class of predictions with Gaussian noise.
+    prediction_kind: ClassVar[type[Prediction]] = Prediction
+    #: What the objective is called.
+    objective: ClassVar[str] = "the bound"
 
     @abc.abstractmethod
     def functions(self) -> FunctionPosteriors:
@@ -77,7 +80,7 @@ class VariationalFunctions(Shown, abc.ABC):
         if not self.is_gaussian:
             known["likelihood"] = type(self.likelihood).__name__  # type: ignore[assignment]
         means = {name: np.mean(np.asarray(value, np.float64), axis=0) for name, value in self.samples.items()}
-        return known | means | {"num_steps": len(self.bound_trace), "reason": self.reason}
+        return known | means | {"num_steps": len(self.objective_trace), "reason": self.reason}
 
     def predict(
         self,
@@ -102,7 +105,7 @@ class VariationalFunctions(Shown, abc.ABC):
         if self.is_gaussian:
             if offset is not None or given is not None:
                 raise ValueError("predict: `offset` and `given` are of likelihoods; Gaussian noise has neither.")
-            return InducingPrediction(functions, X_new, omega, True, max_memory)
+            return self.prediction_kind(functions, X_new, omega, True, max_memory)
         if row_weights is not None:
             raise ValueError("predict: `row_weights` are of Gaussian noise; leave them out.")
         outcomes = FunctionOutcomes(self.likelihood, functions, np.asarray(self.parameters, np.float64))
@@ -133,7 +136,7 @@ class VariationalFunctions(Shown, abc.ABC):
         """
         if (X is None) != (y is None):
             raise ValueError("report: pass both `X` and `y` of rows that were held out, or neither.")
-        findings, skipped = steps_findings(self.bound_trace), []
+        findings, skipped = steps_findings(self.objective_trace, self.objective), []
         if X is None:
             skipped.append("calibration: pass `X` and `y` of rows that were not trained on.")
         elif self.is_gaussian:

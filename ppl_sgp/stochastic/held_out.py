@@ -16,10 +16,11 @@ MOST = 2000
 
 
 class HeldOut(NamedTuple):
-    """Inputs and outcomes of rows that are not trained on."""
+    """Inputs and outcomes of rows that are not trained on, and their numbers where they were among those given."""
 
     X: np.ndarray
     y: np.ndarray
+    rows: np.ndarray | None = None
 
     def density(self, fit: Any) -> float:
         """The mean log predictive density of a fit, in nats a row."""
@@ -34,10 +35,17 @@ def held_out_rows(
 ) -> tuple[Any, Any, HeldOut | None]:
     """The rows that are left, and those held out.
 
-    :param held_out: ``None``, a pair ``(X, y)``, or a share of the rows between 0 and 1/2.
+    :param held_out: ``None``, a pair ``(X, y)``, a share of the rows between 0 and 1/2, or what was held out before.
     """
     if held_out is None:
         return X, y, None
+    if isinstance(held_out, HeldOut):
+        if held_out.rows is None:
+            return X, y, held_out
+        if len(X) < len(held_out.rows) or not np.array_equal(np.asarray(X)[held_out.rows], held_out.X):
+            raise ValueError(f"{owner}: these are not the rows of `previous`: those that were held out differ.")
+        left = np.setdiff1d(np.arange(len(X)), held_out.rows)
+        return np.asarray(X)[left], np.asarray(y)[left], held_out
     if isinstance(held_out, tuple | list) and len(held_out) == 2:
         X_held, y_held = checks.finite_inputs(held_out[0], None, owner, "held_out[0]"), held_out[1]
         y_held = (
@@ -63,4 +71,4 @@ def held_out_rows(
     count = max(1, min(MOST, int(held_out * len(X))))
     held, left = np.sort(order[:count]), np.sort(order[count:])
     checks.require_finite("y", y, owner)
-    return X[left], y[left], HeldOut(X[held], np.asarray(y[held], np.float64))
+    return X[left], y[left], HeldOut(X[held], np.asarray(y[held], np.float64), held)

@@ -10,18 +10,23 @@ import numpy as np
 from .._internal.shown import Shown
 from ..diagnostics.report import Report
 from .driver import Training
+from .held_out import HeldOut
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class StochasticFit(Shown):
     """Base of what fits return.
 
-    :ivar posterior: a :class:`~.functions.VariationalFunctions`.
-    :ivar training: what the loop reached.
+    :ivar posterior: the posterior, a :class:`~.functions.VariationalFunctions`.
+    :ivar training: what the loop reached, from which ``previous`` goes on.
+    :ivar problem: what was fitted.
+    :ivar held_out: the rows that were held out.
     """
 
     posterior: Any
     training: Training[Any]
+    problem: Any
+    held_out: HeldOut | None
 
     @property
     def samples(self) -> dict[str, np.ndarray]:
@@ -29,7 +34,7 @@ class StochasticFit(Shown):
         return self.posterior.samples
 
     @property
-    def bound_trace(self) -> np.ndarray:
+    def objective_trace(self) -> np.ndarray:
         """Estimates of the objective, one a step, in nats, (t,). They are noisy; see ``training.running_mean()``."""
         return self.training.estimates
 

@@ -20,7 +20,7 @@ from .gaussian import GaussianNoise
 from .held_out import held_out_rows
 from .natural import Natural
 from .start import family_of, points_of, sample_of, start_of
-from .svgp_fit import SVGPFit, draws_of, fit_of
+from .svgp_fit import SVGPFit, draws_of, posterior_of
 from .svgp_passes import final_steps
 from .svgp_step import Problem, State, entropy_of, optimiser, svgp_step
 
@@ -105,7 +105,7 @@ def svgp(
     _check(hyperparameters, num_steps, learning_rate, natural_size, num_draws, previous)
     likelihood = previous.problem.likelihood if previous else _likelihood(likelihood)
     known = None if isinstance(likelihood, GaussianNoise) else likelihood
-    X, y, held = held_out_rows(key, X, y, held_out, known, OWNER)
+    X, y, held = held_out_rows(key, X, y, previous.held_out if previous else held_out, known, OWNER)
     size = 1000 if batch_size is None else batch_size
     if batch_size is None and hasattr(X, "shape"):
         size = min(size, len(X))
@@ -133,7 +133,7 @@ def svgp(
         return svgp_step(adam, (first, num_steps), float(natural_size), problem, state, key, rows)
 
     def density(state: State) -> float:
-        return held.density(fit_of(problem, adam, state, keys[3], num_draws, None))
+        return held.density(posterior_of(problem, adam, state, keys[3], num_draws))
 
     training: Training[State] = train(
         step,
@@ -156,7 +156,9 @@ def svgp(
         if bound is not None and "log_spread" in parameters:
             prior = jax.vmap(problem.coordinates.log_prior)(draws)
             bound += float(jnp.mean(prior) + entropy_of(parameters))
-    return fit_of(problem, adam, training.state._replace(natural=natural), keys[3], num_draws, training, bound)
+    state = training.state._replace(natural=natural)
+    posterior = posterior_of(problem, adam, state, keys[3], num_draws, training)
+    return SVGPFit(posterior, training, problem, held, bound)
 
 
 def _likelihood(likelihood: Any) -> Any:

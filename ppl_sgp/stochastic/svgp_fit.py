@@ -12,6 +12,7 @@ import numpy as np
 from .._internal.pytree import pytree_dataclass, static
 from ..kernels import Kernel
 from ..likelihoods.likelihood import Likelihood
+from ..posteriors.inducing import InducingPrediction
 from .driver import Training
 from .functions import VariationalFunctions
 from .point_posterior import PointPosteriors
@@ -33,6 +34,8 @@ class VariationalPoints(VariationalFunctions):
     The others are of :class:`VariationalFunctions`.
     """
 
+    prediction_kind = InducingPrediction
+
     kernels: Kernel
     points: Any
     inverses: Any
@@ -42,7 +45,7 @@ class VariationalPoints(VariationalFunctions):
     likelihood: Likelihood
     parameters: Any
     values: tuple[Any, ...]
-    bound_trace: Any
+    objective_trace: Any
     held_out_trace: Any
     names: tuple[str, ...] = static()
     reason: str = static(default="")
@@ -61,17 +64,18 @@ class VariationalPoints(VariationalFunctions):
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class SVGPFit(StochasticFit):
-    """What :func:`~ppl_sgp.stochastic.svgp` found: its posterior, and all that it takes to go on.
+    """What :func:`~ppl_sgp.stochastic.svgp` found; see :class:`StochasticFit`.
 
-    :ivar posterior: the posterior, which answers ``predict``, ``to_arviz``, ``report`` and ``save``.
-    :ivar training: what the loop reached, for ``previous``.
-    :ivar problem: what was fitted.
     :ivar bound: the bound over all rows, in nats; ``None`` where it was not evaluated. With ``"normal"`` it is less
         the divergence of the hyperparameters, and on average over draws.
     """
 
-    problem: Problem
     bound: float | None
+
+    @property
+    def bound_trace(self) -> np.ndarray:
+        """Estimates of the bound, one a step, in nats, (t,)."""
+        return self.objective_trace
 
     @property
     def points(self) -> np.ndarray:
@@ -88,16 +92,10 @@ def draws_of(problem: Problem, adam: Any, state: State, key: jax.Array, num_draw
     return parameters["hyper"][None] + jnp.exp(parameters["log_spread"])[None] * z
 
 
-def fit_of(
-    problem: Problem,
-    adam: Any,
-    state: State,
-    key: jax.Array,
-    num_draws: int,
-    training: Training[State] | None,
-    bound: float | None = None,
-) -> Any:
-    """The fit at a state; without a training its posterior alone."""
+def posterior_of(
+    problem: Problem, adam: Any, state: State, key: jax.Array, num_draws: int, training: Training[State] | None = None
+) -> VariationalPoints:
+    """The posterior at a state, with what a training recorded."""
     parameters = adam.get_params(state.optimiser)
     draws = draws_of(problem, adam, state, key, num_draws)
     kernels, inverses = roots_at(problem, parameters, draws)
@@ -118,4 +116,4 @@ def fit_of(
         tuple(named),
         "" if training is None else training.reason,
     )
-    return posterior if training is None else SVGPFit(posterior, training, problem, bound)
+    return posterior

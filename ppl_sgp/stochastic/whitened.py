@@ -10,7 +10,7 @@ K functions (predictors of one row) share kernel and points, and are independent
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -77,6 +77,11 @@ def predictors(likelihood: Likelihood, q: Whitened, features: Features, level: A
     """
     mean, variance = q.moments(features)
     mean = mean + jnp.asarray(level, mean.dtype)[:, None]
+    return for_likelihood(likelihood, mean, variance)
+
+
+def for_likelihood(likelihood: Likelihood, mean: jax.Array, variance: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Means and variances (K, b) as the likelihood takes them: (b,), or (b, K) and (b, K, K)."""
     if likelihood.num_latents == 1:
         return mean[0], variance[0]
     return mean.T, variance.T[:, :, None] * jnp.eye(len(mean), dtype=mean.dtype)

@@ -78,6 +78,12 @@ class SVGPFit(StochasticFit):
         return self.objective_trace
 
     @property
+    def coordinates(self) -> np.ndarray:
+        """Hyperparameters on the real line, logarithms and coordinates of the likelihood, (S, P)."""
+        named, own = self.samples, np.asarray(self.posterior.parameters)
+        return np.concatenate([np.log(named["lengthscale"]), np.log(named["amplitude"])[:, None], own], axis=1)
+
+    @property
     def points(self) -> np.ndarray:
         """Inducing points, (m, d)."""
         return np.asarray(self.posterior.points)

@@ -32,6 +32,7 @@ class NeighbourProblem:
     :ivar joint: whether all rows of a batch share the union of their points (SWSGP-U).
     :ivar num_active: points of a step, those of the union at most.
     :ivar nearest: how neighbours are chosen.
+    :ivar fixed: whether hyperparameters stay where they are.
     """
 
     likelihood: Likelihood
@@ -43,6 +44,7 @@ class NeighbourProblem:
     joint: bool = static()
     num_active: int = static()
     nearest: str = static()
+    fixed: bool = static()
 
 
 class PointState(NamedTuple):
@@ -130,7 +132,11 @@ def swsgp_step(
         return -(found + problem.coordinates.log_prior(hyper["hyper"])), found
 
     with full_precision():
-        (_, found), gradients = jax.value_and_grad(loss, argnums=(0, 1), has_aux=True)(some.value, hyper)
+        if problem.fixed:
+            (_, found), of_values = jax.value_and_grad(loss, has_aux=True)(some.value, hyper)
+            gradients = of_values, jax.tree.map(jnp.zeros_like, hyper)  # with which Adam moves nothing
+        else:
+            (_, found), gradients = jax.value_and_grad(loss, argnums=(0, 1), has_aux=True)(some.value, hyper)
     size = rate * falling(state.optimiser[0], *schedule)
     points = state.points.with_points(numbers, some.moved(gradients[0], size))
     return NeighbourState(points, adam.update(gradients[1], state.optimiser)), found
@@ -139,7 +145,7 @@ def swsgp_step(
 def objective(
     problem: NeighbourProblem, value: dict[str, jax.Array], z: jax.Array, rows: Any, neighbourhood: Any
 ) -> jax.Array:
-    """``(n/b) Σ E log p(yᵢ | fᵢ) − (1/b) Σ KL(uᵢ)``, or with one union less its divergence. No bound of the evidence."""
+    """``(n/b) Σ E log p(yᵢ | fᵢ) − (1/b) Σ KL(uᵢ)``, or with one union less its divergence: no bound of the evidence."""
     (X, y, scale), (Z, numbers, there, places) = rows, neighbourhood
     kernel = problem.coordinates.kernel(z)
     values = values_of(value, jnp.asarray(problem.unit), numbers)

@@ -2,6 +2,18 @@
 
 from .batches import Batch, RowBatches, row_batches
 from .driver import DivergenceError, Training, train
-from .result import VariationalWeights
+from .quadruply import QuadruplyFit, quadruply
+from .result import StochasticFit, VariationalWeights
 
-__all__ = ["Batch", "DivergenceError", "RowBatches", "Training", "VariationalWeights", "row_batches", "train"]
+__all__ = [
+    "Batch",
+    "DivergenceError",
+    "QuadruplyFit",
+    "RowBatches",
+    "StochasticFit",
+    "Training",
+    "VariationalWeights",
+    "quadruply",
+    "row_batches",
+    "train",
+]

@@ -49,7 +49,7 @@ class Sets(NamedTuple):
 
     def factor(self, diagonal: jax.Array, columns: jax.Array) -> jax.Array:
         """The dense columns of C at the union, their diagonals included, shape (u, K)."""
-        on = self.union[:, None] == jnp.arange(columns.shape[1])[None, :]
+        on = self.union[:, None] == jnp.arange(columns.shape[1], dtype=self.union.dtype)[None, :]
         return columns + jnp.where(on, diagonal[:, None], jnp.zeros_like(columns))
 
     def alone(self, columns: jax.Array) -> jax.Array:

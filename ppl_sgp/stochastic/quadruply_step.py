@@ -130,7 +130,7 @@ def _step(
     Phi = problem.basis.some_features(X, union) * unit[None, :]
     support = problem.basis.some_features(problem.support_X, union) * unit[None, :]
     nystrom = problem.precision.features(union, unit)
-    below = (union[:, None] > jnp.arange(K)[None, :]).astype(unit.dtype)
+    below = (union[:, None] > jnp.arange(K, dtype=union.dtype)[None, :]).astype(unit.dtype)
     own_precision = at_union(state.log_precision) if problem.relevance else jnp.zeros_like(unit)
     known = Given(union, unit, unit, nystrom, state.nystrom_of_mu, state.nystrom_of_columns)
 

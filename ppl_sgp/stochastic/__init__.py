@@ -3,7 +3,8 @@
 from .batches import Batch, RowBatches, row_batches
 from .driver import DivergenceError, Training, train
 from .neighbour_posterior import VariationalNeighbours
-from .result import VariationalWeights
+from .quadruply import QuadruplyFit, quadruply
+from .result import StochasticFit, VariationalWeights
 from .svgp import svgp
 from .svgp_fit import SVGPFit, VariationalPoints
 from .swsgp import SWSGPFit, swsgp
@@ -11,13 +12,16 @@ from .swsgp import SWSGPFit, swsgp
 __all__ = [
     "Batch",
     "DivergenceError",
+    "QuadruplyFit",
     "RowBatches",
     "SVGPFit",
     "SWSGPFit",
+    "StochasticFit",
     "Training",
     "VariationalNeighbours",
     "VariationalPoints",
     "VariationalWeights",
+    "quadruply",
     "row_batches",
     "svgp",
     "swsgp",

@@ -19,6 +19,8 @@ from ..tables.chunks import as_triple
 
 #: Rows of chunks that are shuffled together, unless batches are larger.
 SHUFFLED = 65_536
+#: Rows of a batch, if nothing is said.
+ROWS = 500
 
 
 class Batch(NamedTuple):
@@ -102,14 +104,19 @@ class ChunkBatches(RowBatches):
     """
 
     def __init__(
-        self, read: Callable[[], Iterator[tuple[np.ndarray, np.ndarray]]], batch_size: int, buffer_size: int, owner: str
+        self,
+        read: Callable[[], Iterator[tuple[np.ndarray, np.ndarray]]],
+        batch_size: int | None,
+        buffer_size: int,
+        owner: str,
     ) -> None:
-        self._read, self._buffer_size, self.batch_size = read, max(buffer_size, batch_size), batch_size
+        self._read = read
         sizes = [X.shape for X, _ in read()]
         if not sizes:
             raise ValueError(f"{owner}: `X` yielded no chunks with rows.")
         self.num_rows, self.input_dim = sum(size for size, _ in sizes), sizes[0][1]
-        _require_batch(batch_size, self.num_rows, owner)
+        self.batch_size = _require_batch(batch_size, self.num_rows, owner)
+        self._buffer_size = max(buffer_size, self.batch_size)
         self._source: Iterator[tuple[np.ndarray, np.ndarray]] | None = None
         self._waiting: tuple[np.ndarray, np.ndarray] | None = None
 
@@ -164,7 +171,7 @@ class ChunkBatches(RowBatches):
 def row_batches(
     X: Any,
     y: Any,
-    batch_size: int,
+    batch_size: int | None,
     *,
     likelihood: Likelihood | None = None,
     replace: bool = False,
@@ -179,7 +186,7 @@ def row_batches(
         that returns an iterator of them. Chunks are read in passes: batches are rows of ``buffer_size`` consecutive
         ones, shuffled, so estimates are unbiased over a pass, and one by one only where the order of rows is random.
     :param y: outcomes, shape (n,), or the columns that the likelihood wants; ``None`` for chunks.
-    :param batch_size: rows of a batch, at most n.
+    :param batch_size: rows of a batch, at most n; ``None`` for 500, or all if there are fewer.
     :param likelihood: whose outcomes they are; ``None`` for numbers with Gaussian noise.
     :param replace: whether a row may be in a batch twice; chunks are read without replacement.
     :param input_dim: the number of inputs wanted; any if ``None``.
@@ -188,7 +195,8 @@ def row_batches(
     :raises ValueError: for batches larger than n, entries that are not finite, outcomes outside the support, shapes
         that do not fit, an iterator that can be read only once.
     """
-    batch_size = checks.whole_number("batch_size", batch_size, 1, owner)
+    if batch_size is not None:
+        batch_size = checks.whole_number("batch_size", batch_size, 1, owner)
     if isinstance(X, Iterator):
         raise ValueError(
             f"{owner}: `X` is an iterator, which can be read once, and rows are read again and again. Pass a list of "
@@ -206,7 +214,7 @@ def row_batches(
         raise ValueError(f"{owner}: `y` is missing; only chunks `(X, y)` bring their own.")
     else:
         X, y = checked(X, y)
-        _require_batch(batch_size, len(X), owner)
+        batch_size = _require_batch(batch_size, len(X), owner)
         return ArrayBatches(X, y, batch_size, replace)
     if replace:
         raise ValueError(f"{owner}: chunks are read without replacement; leave `replace=True` out, or pass arrays.")
@@ -248,11 +256,12 @@ def _checked(
     return X, y
 
 
-def _require_batch(batch_size: int, num_rows: int, owner: str) -> None:
-    if batch_size > num_rows:
+def _require_batch(batch_size: int | None, num_rows: int, owner: str) -> int:
+    if batch_size is not None and batch_size > num_rows:
         raise ValueError(
             f"{owner}: `batch_size` is {batch_size}, and there are only {num_rows} rows. Pass at most that many."
         )
+    return min(ROWS, num_rows) if batch_size is None else batch_size
 
 
 def _floating(rows: np.ndarray) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from functools import cached_property
 from typing import Any
 
@@ -24,6 +25,7 @@ from ..posteriors.weight_prediction import WeightPrediction
 from ..statistics.storage import write
 from ..tables.recipe import inputs_of_table
 from .container import container
+from .driver import Training
 from .factor import Chevron, ChevronDraws, ChevronLatents, ChevronOutcomes, ChevronPosterior
 from .fit_checks import report_of
 
@@ -195,3 +197,41 @@ class VariationalPrediction(WeightPrediction):
     @cached_property
     def row_moments(self) -> tuple[np.ndarray, np.ndarray]:
         return self._row_moments_by_components()  # a factor of the covariance would be m by m
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class StochasticFit:
+    """What a stochastic fit found; pass it as ``previous`` to go on.
+
+    :ivar posterior: the :class:`VariationalWeights`, or what else answers what they do.
+    :ivar training: how it went, a :class:`~ppl_sgp.stochastic.Training`.
+    :ivar options: what the fit chose by itself, by name.
+    """
+
+    posterior: Any
+    training: Training[Any]
+    options: dict[str, Any]
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.posterior!r})"
+
+    @property
+    def bound(self) -> float:
+        """Mean of the last estimates of the bound, in nats."""
+        return float(self.training.running_mean()[-1])
+
+    def predict(self, X_new: Any, **options: Any) -> Prediction | OutcomePrediction:
+        """See :meth:`VariationalWeights.predict`."""
+        return self.posterior.predict(X_new, **options)
+
+    def to_arviz(self, key: jax.Array, X: Any = None, y: Any = None, X_new: Any = None, **options: Any) -> Any:
+        """See :meth:`VariationalWeights.to_arviz`."""
+        return self.posterior.to_arviz(key, X, y, X_new, **options)
+
+    def report(self, X: Any = None, y: Any = None, **options: Any) -> Report:
+        """See :meth:`VariationalWeights.report`."""
+        return self.posterior.report(X, y, **options)
+
+    def save(self, path: Any) -> None:
+        """See :meth:`VariationalWeights.save`: the posterior, not what training goes on from."""
+        self.posterior.save(path)

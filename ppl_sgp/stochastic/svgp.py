@@ -158,7 +158,7 @@ def svgp(
             bound += float(jnp.mean(prior) + entropy_of(parameters))
     state = training.state._replace(natural=natural)
     posterior = posterior_of(problem, adam, state, keys[3], num_draws, training)
-    return SVGPFit(posterior, training, problem, held, bound)
+    return SVGPFit(posterior, training, {"batch_size": size}, problem, held, bound)
 
 
 def _likelihood(likelihood: Any) -> Any:

@@ -16,7 +16,7 @@ from ..posteriors.inducing import InducingPrediction
 from .driver import Training
 from .functions import VariationalFunctions
 from .point_posterior import PointPosteriors
-from .stochastic_fit import StochasticFit
+from .function_fit import FunctionFit
 from .svgp_step import Problem, State, roots_at
 
 
@@ -63,14 +63,21 @@ class VariationalPoints(VariationalFunctions):
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
-class SVGPFit(StochasticFit):
-    """What :func:`~ppl_sgp.stochastic.svgp` found; see :class:`StochasticFit`.
+class SVGPFit(FunctionFit):
+    """What :func:`~ppl_sgp.stochastic.svgp` found.
 
-    :ivar bound: the bound over all rows, in nats; ``None`` where it was not evaluated. With ``"normal"`` it is less
-        the divergence of the hyperparameters, and on average over draws.
+    :ivar evaluated: the bound over all rows, in nats; ``None`` where it was not evaluated.
     """
 
-    bound: float | None
+    evaluated: float | None
+
+    @property
+    def bound(self) -> float:
+        """The bound over all rows, in nats, or where it was not evaluated, the mean of the last estimates.
+
+        With ``hyperparameters="normal"`` it is less their divergence from the prior, on average over draws.
+        """
+        return super().bound if self.evaluated is None else self.evaluated
 
     @property
     def bound_trace(self) -> np.ndarray:
@@ -82,11 +89,6 @@ class SVGPFit(StochasticFit):
         """Hyperparameters on the real line, logarithms and coordinates of the likelihood, (S, P)."""
         named, own = self.samples, np.asarray(self.posterior.parameters)
         return np.concatenate([np.log(named["lengthscale"]), np.log(named["amplitude"])[:, None], own], axis=1)
-
-    @property
-    def points(self) -> np.ndarray:
-        """Inducing points, (m, d)."""
-        return np.asarray(self.posterior.points)
 
 
 def draws_of(problem: Problem, adam: Any, state: State, key: jax.Array, num_draws: int) -> jax.Array:

@@ -17,13 +17,13 @@ from ..inference.compress_likelihood import likelihood_of
 from .batches import Batch, RowBatches, row_batches
 from .coordinates import Coordinates
 from .driver import Training, train
+from .function_fit import FunctionFit
 from .gaussian import GaussianNoise
 from .held_out import held_out_rows
 from .neighbour_posterior import VariationalNeighbours
 from .neighbour_start import first_points, first_values
 from .neighbours import METHODS, Neighbours, union
 from .start import SAMPLE, family_of, sample_of, start_of
-from .stochastic_fit import StochasticFit
 from .svgp import svgp
 from .svgp_step import optimiser
 from .swsgp_step import NeighbourProblem, NeighbourState, PointState, swsgp_step, values_of
@@ -39,13 +39,21 @@ MOST_FULL = 5000
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
-class SWSGPFit(StochasticFit):
-    """What :func:`~ppl_sgp.stochastic.swsgp` found; see :class:`StochasticFit`. Its objective is no bound."""
+class SWSGPFit(FunctionFit):
+    """What :func:`~ppl_sgp.stochastic.swsgp` found."""
 
     @property
-    def points(self) -> np.ndarray:
-        """Inducing points, (m, d)."""
-        return np.asarray(self.posterior.points)
+    def objective(self) -> float:
+        """Mean of the last estimates of the objective, in nats: no bound of the evidence."""
+        return float(self.trace[-1])
+
+    @property
+    def bound(self) -> float:
+        """There is none."""
+        raise AttributeError(
+            "The objective of SWSGP is no bound of the evidence, and compares nothing: take densities of rows that were "
+            "held out. Its mean is `objective`."
+        )
 
 
 def swsgp(
@@ -199,7 +207,7 @@ def swsgp(
         owner=OWNER,
         label="objective",
     )
-    return SWSGPFit(_posterior(problem, adam, training.state, training), training, problem, held)
+    return SWSGPFit(_posterior(problem, adam, training.state, training), training, {"batch_size": size}, problem, held)
 
 
 class _Table:

@@ -3,11 +3,12 @@
 from .batches import Batch, RowBatches, row_batches
 from .driver import DivergenceError, Training, train
 from .neighbour_posterior import VariationalNeighbours
+from .process import VariationalProcess
 from .quadruply import QuadruplyFit, quadruply
 from .result import StochasticFit, VariationalWeights
-from .svgp import svgp
+from ._svgp import svgp
 from .svgp_fit import SVGPFit, VariationalPoints
-from .swsgp import SWSGPFit, swsgp
+from ._swsgp import SWSGPFit, swsgp
 
 __all__ = [
     "Batch",
@@ -20,6 +21,7 @@ __all__ = [
     "Training",
     "VariationalNeighbours",
     "VariationalPoints",
+    "VariationalProcess",
     "VariationalWeights",
     "quadruply",
     "row_batches",

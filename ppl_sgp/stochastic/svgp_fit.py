@@ -14,10 +14,10 @@ from ..kernels import Kernel
 from ..likelihoods.likelihood import Likelihood
 from ..posteriors.inducing import InducingPrediction
 from .driver import Training
+from .function_fit import FunctionFit
 from .functions import VariationalFunctions
 from .point_posterior import PointPosteriors
-from .function_fit import FunctionFit
-from .svgp_step import Problem, State, roots_at
+from .svgp_step import PointProblem, State, roots_at
 
 
 @pytree_dataclass
@@ -91,7 +91,7 @@ class SVGPFit(FunctionFit):
         return np.concatenate([np.log(named["lengthscale"]), np.log(named["amplitude"])[:, None], own], axis=1)
 
 
-def draws_of(problem: Problem, adam: Any, state: State, key: jax.Array, num_draws: int) -> jax.Array:
+def draws_of(problem: PointProblem, adam: Any, state: State, key: jax.Array, num_draws: int) -> jax.Array:
     """Coordinates of hyperparameters, (S, P): draws, or the point."""
     parameters = adam.get_params(state.optimiser)
     if "log_spread" not in parameters:
@@ -101,7 +101,7 @@ def draws_of(problem: Problem, adam: Any, state: State, key: jax.Array, num_draw
 
 
 def posterior_of(
-    problem: Problem, adam: Any, state: State, key: jax.Array, num_draws: int, training: Training[State] | None = None
+    problem: PointProblem, adam: Any, state: State, key: jax.Array, num_draws: int, training: Training[State] | None = None
 ) -> VariationalPoints:
     """The posterior at a state, with what a training recorded."""
     parameters = adam.get_params(state.optimiser)

@@ -11,14 +11,14 @@ from tqdm.auto import tqdm
 
 from .batches import RowBatches
 from .natural import Natural
-from .svgp_step import Problem, divergence, full_step, pass_sums
+from .svgp_step import PointProblem, divergence, full_step, pass_sums
 
 #: Rows at a time, passes at most, and nats that another one must be worth.
 BLOCK, PASSES, WORTH = 2048, 5, 0.1
 
 
 def final_steps(
-    problem: Problem, parameters: Any, draws: Any, natural: Natural, batches: RowBatches, disable: bool | None
+    problem: PointProblem, parameters: Any, draws: Any, natural: Natural, batches: RowBatches, disable: bool | None
 ) -> tuple[Natural, float | None]:
     """Natural steps of size one while the bound rises, and the bound of what they reach, on average over draws.
 
@@ -41,7 +41,7 @@ def final_steps(
 
 
 def _all_rows(
-    problem: Problem, parameters: Any, draws: Any, natural: Natural, batches: RowBatches, disable: bool | None
+    problem: PointProblem, parameters: Any, draws: Any, natural: Natural, batches: RowBatches, disable: bool | None
 ) -> tuple[Any, float]:
     total, bound = None, -float(divergence(natural))
     with tqdm(total=batches.num_rows, disable=disable, desc="all rows", unit="rows", leave=False) as bar:

@@ -24,7 +24,7 @@ GROWING = 0.05
 
 
 @pytree_dataclass
-class Problem:
+class PointProblem:
     """What does not change in a fit.
 
     :ivar likelihood: of y given the level and f.
@@ -83,7 +83,7 @@ def falling(step: Any, first: int, num_steps: int) -> Any:
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2), donate_argnums=4)
 def svgp_step(
-    adam: Adam, schedule: tuple[int, int], natural_size: float, problem: Problem, state: State, key: Any, batch: Any
+    adam: Adam, schedule: tuple[int, int], natural_size: float, problem: PointProblem, state: State, key: Any, batch: Any
 ) -> tuple[State, jax.Array]:
     """The next state, and an estimate of the bound at this one. O(m³ + m²b).
 
@@ -125,7 +125,7 @@ def entropy_of(parameters: dict[str, Any]) -> Any:
 
 
 @jax.jit
-def pass_sums(problem: Problem, parameters: Any, draws: Any, natural: Natural, batch: Any) -> tuple[Sums, jax.Array]:
+def pass_sums(problem: PointProblem, parameters: Any, draws: Any, natural: Natural, batch: Any) -> tuple[Sums, jax.Array]:
     """What a block of rows says at some draws of the hyperparameters, on average, and its part of the bound.
 
     :param draws: coordinates, (S, P).
@@ -145,7 +145,7 @@ def pass_sums(problem: Problem, parameters: Any, draws: Any, natural: Natural, b
 
 
 @jax.jit
-def full_step(problem: Problem, natural: Natural, sums: Sums) -> Natural:
+def full_step(problem: PointProblem, natural: Natural, sums: Sums) -> Natural:
     """A natural step of size one, from sums over all rows."""
     with full_precision():
         return natural_step(problem.likelihood, natural, natural.whitened(), sums, 1.0)
@@ -158,7 +158,7 @@ def divergence(natural: Natural) -> jax.Array:
 
 
 @jax.jit
-def roots_at(problem: Problem, parameters: Any, draws: Any) -> tuple[Any, jax.Array]:
+def roots_at(problem: PointProblem, parameters: Any, draws: Any) -> tuple[Any, jax.Array]:
     """The kernels at draws of the hyperparameters (S, P), stacked, and ``L⁻¹`` of each, (S, m, m)."""
 
     def of_draw(at: jax.Array) -> tuple[Any, jax.Array]:

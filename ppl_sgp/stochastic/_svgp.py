@@ -22,7 +22,7 @@ from .natural import Natural
 from .start import family_of, points_of, sample_of, start_of
 from .svgp_fit import SVGPFit, draws_of, posterior_of
 from .svgp_passes import final_steps
-from .svgp_step import Problem, State, entropy_of, optimiser, svgp_step
+from .svgp_step import PointProblem, State, entropy_of, optimiser, svgp_step
 
 OWNER = "svgp"
 #: Standard deviation of each hyperparameter's logarithm at the start of ``hyperparameters="normal"``.
@@ -189,7 +189,7 @@ def _problem(
     num_points: int,
     start: Any,
     progress: Callable[[str], None],
-) -> tuple[Problem, np.ndarray]:
+) -> tuple[PointProblem, np.ndarray]:
     """What is fitted, and coordinates to begin at."""
     family = family_of(kernel, OWNER)
     checks.whole_number("num_points", num_points, 1, OWNER)
@@ -200,10 +200,10 @@ def _problem(
     progress("inducing points")
     Z = points_of(keys[1], X, coordinates.unit_kernel(z), points, num_points, OWNER)
     unit = np.where(np.ptp(X, axis=0) > 0, X.std(axis=0), 1.0)
-    return Problem(likelihood, coordinates, Z, unit, level), z
+    return PointProblem(likelihood, coordinates, Z, unit, level), z
 
 
-def _state(problem: Problem, z: np.ndarray, hyperparameters: str, move_points: bool, learning_rate: float) -> State:
+def _state(problem: PointProblem, z: np.ndarray, hyperparameters: str, move_points: bool, learning_rate: float) -> State:
     parameters = {"hyper": jnp.asarray(z)}
     if hyperparameters == "normal":
         parameters["log_spread"] = jnp.full(z.shape, np.log(SPREAD))

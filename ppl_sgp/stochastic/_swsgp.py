@@ -24,7 +24,7 @@ from .neighbour_posterior import VariationalNeighbours
 from .neighbour_start import first_points, first_values
 from .neighbours import METHODS, Neighbours, union
 from .start import SAMPLE, family_of, sample_of, start_of
-from .svgp import svgp
+from ._svgp import svgp
 from .svgp_step import optimiser
 from .swsgp_step import NeighbourProblem, NeighbourState, PointState, swsgp_step, values_of
 

@@ -45,9 +45,9 @@ class Values(NamedTuple):
         """S of each function, with ones for points that do not count, (K, r, r)."""
         eye = jnp.eye(len(mask), dtype=self.loc.dtype)
         if self.root.ndim == 2:
-            return jnp.where(mask[:, None], self.root, 1).T[:, :, None] ** 2 * eye
+            return jnp.where(mask[:, None], self.root, 1).T[:, :, None] ** 2 * eye[None]
         full = jnp.einsum("rkm,skm->krs", self.root, self.root)
-        return jnp.where((mask[:, None] & mask[None, :])[None], full, eye)
+        return jnp.where((mask[:, None] & mask[None, :])[None], full, eye[None])
 
 
 class Terms(NamedTuple):
@@ -106,6 +106,6 @@ def _divergence(C: jax.Array, mask: jax.Array, values: Values) -> jax.Array:
         # A tenth of the jitter of the prior: rows of a triangle are independent, but rounding does not know.
         eye = jnp.eye(len(C), dtype=C.dtype)
         unit = jnp.mean(jnp.diagonal(S, axis1=1, axis2=2), axis=1)[:, None, None]
-        own = jnp.linalg.cholesky(S + 0.1 * jitter(C.dtype) * unit * eye, symmetrize_input=False)
+        own = jnp.linalg.cholesky(S + 0.1 * jitter(C.dtype) * unit * eye[None], symmetrize_input=False)
         log_own = 2 * jnp.sum(jnp.where(mask[None], jnp.log(jnp.diagonal(own, axis1=1, axis2=2)), 0))
-    return 0.5 * (trace + squares - K * jnp.sum(mask) + log_prior - log_own)
+    return 0.5 * (trace + squares - K * jnp.sum(mask.astype(C.dtype)) + log_prior - log_own)

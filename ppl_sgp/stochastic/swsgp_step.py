@@ -103,7 +103,7 @@ def values_of(value: dict[str, jax.Array], scale: Any, numbers: jax.Array) -> Va
     if "log_scale" in value:
         return Values(loc, jnp.exp(value["log_scale"]) * scale)
     triangle = value["triangle"]
-    below = jnp.arange(triangle.shape[-1])[None, :] <= numbers[:, None]
+    below = jnp.arange(triangle.shape[-1], dtype=numbers.dtype)[None, :] <= numbers[:, None]
     return Values(loc, jnp.where(below[:, None, :], triangle, 0) * scale)
 
 

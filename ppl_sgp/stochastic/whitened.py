@@ -84,7 +84,7 @@ def for_likelihood(likelihood: Likelihood, mean: jax.Array, variance: jax.Array)
     """Means and variances (K, b) as the likelihood takes them: (b,), or (b, K) and (b, K, K)."""
     if likelihood.num_latents == 1:
         return mean[0], variance[0]
-    return mean.T, variance.T[:, :, None] * jnp.eye(len(mean), dtype=mean.dtype)
+    return mean.T, variance.T[:, :, None] * jnp.eye(len(mean), dtype=mean.dtype)[None]
 
 
 def rows_term(

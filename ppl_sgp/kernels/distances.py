@@ -14,8 +14,8 @@ import jax.numpy as jnp
 
 #: Largest rounding, relative to derivatives of order one, with which they are multiplied out.
 MOST_ROUNDING = 1e-10
-#: Pairs up to which derivatives are of differences always: they are cheap then, and JAX can map them over batches, as it
-#: cannot a choice that depends on values.
+#: Pairs up to which derivatives are of differences always: they are cheap then, and JAX can map them over batches, as
+#: it cannot map a choice that depends on values.
 FEW = 2**16
 
 

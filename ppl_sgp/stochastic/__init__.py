@@ -1,14 +1,14 @@
 """Stochastic variational inference: for rows, or functions, too many for one pass of O(n m²)."""
 
+from ._svgp import svgp
+from ._swsgp import SWSGPFit, swsgp
 from .batches import Batch, RowBatches, row_batches
 from .driver import DivergenceError, Training, train
 from .neighbour_posterior import VariationalNeighbours
 from .process import VariationalProcess
 from .quadruply import QuadruplyFit, quadruply
 from .result import StochasticFit, VariationalWeights
-from ._svgp import svgp
 from .svgp_fit import SVGPFit, VariationalPoints
-from ._swsgp import SWSGPFit, swsgp
 
 __all__ = [
     "Batch",

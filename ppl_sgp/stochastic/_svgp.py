@@ -56,8 +56,8 @@ def svgp(
 
     The bound ``Σ E_q log p(yᵢ | fᵢ) − KL`` of m whitened inducing values is maximised: their Gaussian by natural
     gradients, hyperparameters and points by Adam. A step costs O(m³ + b m²), whatever n. At the end, where it costs no
-    more than the steps, q is made exact for the hyperparameters by natural steps of size one over all rows (for Gaussian
-    noise one of them), and the bound is evaluated.
+    more than the steps, q is made exact for the hyperparameters by natural steps of size one over all rows (with
+    Gaussian noise one of them), and the bound is evaluated.
 
     Lengthscales, amplitude and noise begin at those of an exact GP on 1,000 rows where noise is Gaussian, else at
     the medians of the default priors (those of :func:`ppl_sgp.models.basis_gp`); points at centres of clusters.
@@ -84,7 +84,7 @@ def svgp(
     :param check_every: steps between looks at these.
     :param patience: looks without a better state after which it stops.
     :param num_draws: draws of the hyperparameters of ``"normal"``.
-    :param previous: a fit of the same rows to go on from, with ``num_steps`` more. What it was given is not given again.
+    :param previous: a fit of the same rows to go on from, with ``num_steps`` more; what it was given need not be again.
     :param progress: show a progress bar; default only at a terminal.
     :return: the fit; interrupted by Ctrl-C, what was reached, with ``reason``.
     :raises ValueError: for rows that cannot be used, by their number, and arguments that do not fit.
@@ -133,6 +133,7 @@ def svgp(
         return svgp_step(adam, (first, num_steps), float(natural_size), problem, state, key, rows)
 
     def density(state: State) -> float:
+        assert held is not None
         return held.density(posterior_of(problem, adam, state, keys[3], num_draws))
 
     training: Training[State] = train(
@@ -203,7 +204,9 @@ def _problem(
     return PointProblem(likelihood, coordinates, Z, unit, level), z
 
 
-def _state(problem: PointProblem, z: np.ndarray, hyperparameters: str, move_points: bool, learning_rate: float) -> State:
+def _state(
+    problem: PointProblem, z: np.ndarray, hyperparameters: str, move_points: bool, learning_rate: float
+) -> State:
     parameters = {"hyper": jnp.asarray(z)}
     if hyperparameters == "normal":
         parameters["log_spread"] = jnp.full(z.shape, np.log(SPREAD))

@@ -14,6 +14,7 @@ from tqdm.auto import tqdm
 from .._internal import checks
 from .._internal.random import random_key
 from ..inference.compress_likelihood import likelihood_of
+from ._svgp import svgp
 from .batches import Batch, RowBatches, row_batches
 from .coordinates import Coordinates
 from .driver import Training, train
@@ -24,7 +25,6 @@ from .neighbour_posterior import VariationalNeighbours
 from .neighbour_start import first_points, first_values
 from .neighbours import METHODS, Neighbours, union
 from .start import SAMPLE, family_of, sample_of, start_of
-from ._svgp import svgp
 from .svgp_step import optimiser
 from .swsgp_step import NeighbourProblem, NeighbourState, PointState, swsgp_step, values_of
 
@@ -51,8 +51,8 @@ class SWSGPFit(FunctionFit):
     def bound(self) -> float:
         """There is none."""
         raise AttributeError(
-            "The objective of SWSGP is no bound of the evidence, and compares nothing: take densities of rows that were "
-            "held out. Its mean is `objective`."
+            "The objective of SWSGP is no bound of the evidence, and compares nothing: take densities of rows that "
+            "were held out. Its mean is `objective`."
         )
 
 
@@ -121,7 +121,7 @@ def swsgp(
         (of arrays). Default 0.05, at most 2,000 rows; of chunks none.
     :param check_every: steps between looks at these.
     :param patience: looks without a better state after which it stops.
-    :param previous: a fit of the same rows to go on from, with ``num_steps`` more. What it was given is not given again.
+    :param previous: a fit of the same rows to go on from, with ``num_steps`` more; what it was given need not be again.
     :param progress: show a progress bar; default only at a terminal.
     :return: the fit; interrupted by Ctrl-C, what was reached, with ``reason``.
     :raises ValueError: for rows that cannot be used, by their number, H above m, and arguments that do not fit.
@@ -259,8 +259,8 @@ def _check(
         )
     if points is None and num_points > batches.num_rows:
         raise ValueError(
-            f"{OWNER}: `num_points` is {num_points}, but points are chosen among {batches.num_rows} rows. Take fewer, or "
-            "pass `points`."
+            f"{OWNER}: `num_points` is {num_points}, but points are chosen among {batches.num_rows} rows. Take fewer, "
+            "or pass `points`."
         )
     if covariance not in ("diagonal", "full"):
         raise ValueError(f'{OWNER}: `covariance` must be "diagonal" or "full"; got {covariance!r}.')

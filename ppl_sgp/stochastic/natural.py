@@ -45,7 +45,7 @@ class Natural(NamedTuple):
         """Mean and a root of the covariance, the transposed inverse of the Cholesky factor. O(K m³)."""
         factor = jnp.linalg.cholesky(self.precision, symmetrize_input=False)
         eye = jnp.broadcast_to(jnp.eye(factor.shape[-1], dtype=factor.dtype), factor.shape)
-        root = jax.vmap(lambda L, I: solve_triangular(L, I, lower=True))(factor, eye).swapaxes(1, 2)
+        root = jax.vmap(lambda L, one: solve_triangular(L, one, lower=True))(factor, eye).swapaxes(1, 2)
         half = jnp.einsum("kji,kj->ki", root, self.shift)
         return Whitened(jnp.einsum("kij,kj->ki", root, half), root)
 

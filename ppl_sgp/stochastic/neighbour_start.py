@@ -42,8 +42,8 @@ def first_points(
         found = distinct_rows(rng, rows, num_points, len(rows))
     if len(found) < num_points:
         raise ValueError(
-            f"{owner}: `num_points` is {num_points}, but only {len(found)} distinct rows were found to choose from. Take "
-            "fewer, or pass `points`."
+            f"{owner}: `num_points` is {num_points}, but only {len(found)} distinct rows were found to choose from. "
+            "Take fewer, or pass `points`."
         )
     return found
 

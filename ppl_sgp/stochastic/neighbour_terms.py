@@ -1,13 +1,13 @@
 """Rows through few inducing points each: the terms of SWSGP.
 
-Given the points Z_I of a row, ``a = k(Z_I, Z_I)⁻¹k(Z_I, x)`` and ``q(u) = N(m, S)`` of all points (Tran and others 2021,
-eqs 8, 11 and 13, with Aᵀ where eq 3 has A in print):
+Given the points Z_I of a row, ``a = k(Z_I, Z_I)⁻¹k(Z_I, x)`` and ``q(u) = N(m, S)`` of all points (Tran and others
+2021, eqs 8, 11 and 13, with Aᵀ where eq 3 has A in print):
 
     q(f(x)) = N(aᵀm_I, k(x, x) − aᵀk(Z_I, Z_I)a + aᵀS_I a),
     objective = (n/b) Σ E log p(yᵢ | fᵢ) − (1/b) Σ KL(q(u_I) ‖ N(0, k(Z_I, Z_I))).
 
-**The objective is no lower bound of the evidence**: each row is scored with the points that suit it best, and charged the
-divergence of these alone. It may exceed log p(y), and does not compare numbers of points or of neighbours. With all
+**The objective is no lower bound of the evidence**: each row is scored with the points that suit it best, and charged
+the divergence of these alone. It may exceed log p(y), and does not compare numbers of points or of neighbours. With all
 points for all rows it is the bound of SVGP.
 """
 
@@ -70,7 +70,7 @@ def neighbour_terms(kernel: Kernel, Z: jax.Array, mask: jax.Array, values: Value
 
 
 def conditional(kernel: Kernel, Z: jax.Array, mask: jax.Array, X: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """``C`` with ``CCᵀ = k(Z, Z)``, ``C⁻¹k(Z, X)`` and ``k(Z, Z)⁻¹k(Z, X)``; identity and zeros for what does not count."""
+    """``C`` with ``CCᵀ = k(Z, Z)``, ``C⁻¹k(Z, X)`` and ``k(Z, Z)⁻¹k(Z, X)``; what does not count has zeros, and ones in C."""
     C = factor(kernel, Z, mask)
     half = solve_triangular(C, jnp.where(mask[:, None], kernel(Z, X), 0), lower=True)
     return C, half, solve_triangular(C, half, lower=True, trans="T")

@@ -90,10 +90,11 @@ class PointPosteriors(FunctionPosteriors):
     def take(self, indices: np.ndarray) -> LevelledDraws:
         """Chosen draws."""
         kernels, inverses, noise_scale, factor, loc = self._draws
+        points: Any = np.broadcast_to(self._points, (len(indices), *self._points.shape))
         kernels = jax.tree.map(lambda leaf: leaf[indices], kernels)
         count, K = len(indices), self.num_outputs
         factors = PointFactors(
-            Parameters(kernels, np.broadcast_to(self._points, (count, *self._points.shape)), inverses[indices]),
+            Parameters(kernels, points, inverses[indices]),
             np.broadcast_to(noise_scale[indices][:, None], (count, K)),
             np.broadcast_to(factor, (count, *factor.shape)),
             np.broadcast_to(loc, (count, *loc.shape)),

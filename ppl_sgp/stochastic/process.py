@@ -30,8 +30,8 @@ OWNER = "VariationalProcess"
 class VariationalProcess:
     """A Gaussian process in a NumPyro model, by whitened inducing values whose posterior is integrated over exactly.
 
-    Called with a kernel, outside of plates, it adds minus the divergence of ``q(v) = N(loc, root rootᵀ)`` from the prior
-    to the model, as a factor; the parameters are ``numpyro.param``, of names that begin with its own. What it returns
+    Called with a kernel, outside of plates, it adds minus the divergence of ``q(v) = N(loc, root rootᵀ)`` from the
+    prior to the model, as a factor; the parameters are ``numpyro.param``, of names that begin with its own. What it returns
     observes rows, also in a plate that subsamples them. Any guide of NumPyro does for the other sites, such as
     ``AutoNormal(model)``, and the loss of ``SVI`` is minus the bound of SVGP (Hensman and others 2015), without noise
     from v. It is made for ``SVI``: for MCMC q would stay what it is; take :func:`~ppl_sgp.latent`.
@@ -85,8 +85,8 @@ class VariationalProcess:
         plates = [handler.name for handler in _PYRO_STACK if hasattr(handler, "subsample_size")]
         if plates:
             raise ValueError(
-                f"{OWNER}: {self.name!r} is called within the plate {plates[-1]!r}, which would count its divergence once "
-                "for each row. Call it outside, and its `observe` inside."
+                f"{OWNER}: {self.name!r} is called within the plate {plates[-1]!r}, which would count its divergence "
+                "once for each row. Call it outside, and its `observe` inside."
             )
         q = Whitened.prior(self.num_functions, len(self.points))
         loc = numpyro.param(f"{self.name}_loc", q.loc)
@@ -134,8 +134,8 @@ class VariationalProcess:
         own = np.zeros(0) if parameters is None else np.asarray(parameters, np.float64)
         if own.shape not in ((p,), (len(kernels), p)):
             raise ValueError(
-                f"{OWNER}: `parameters` must have shape ({p},) or ({len(kernels)}, {p}), of {known.parameter_names}; got "
-                f"{own.shape}."
+                f"{OWNER}: `parameters` must have shape ({p},) or ({len(kernels)}, {p}), of {known.parameter_names}; "
+                f"got {own.shape}."
             )
         Z = jnp.asarray(params.get(f"{self.name}_points", self.points))
         dtype = jnp.result_type(float)

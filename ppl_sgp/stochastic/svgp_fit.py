@@ -101,7 +101,12 @@ def draws_of(problem: PointProblem, adam: Any, state: State, key: jax.Array, num
 
 
 def posterior_of(
-    problem: PointProblem, adam: Any, state: State, key: jax.Array, num_draws: int, training: Training[State] | None = None
+    problem: PointProblem,
+    adam: Any,
+    state: State,
+    key: jax.Array,
+    num_draws: int,
+    training: Training[State] | None = None,
 ) -> VariationalPoints:
     """The posterior at a state, with what a training recorded."""
     parameters = adam.get_params(state.optimiser)
@@ -110,12 +115,17 @@ def posterior_of(
     q = state.natural.whitened()
     named = problem.coordinates.by_name(np.asarray(draws), problem.likelihood)
     of_likelihood = jax.vmap(problem.coordinates.parameters)(draws)
-    arrays = jax.tree.map(
+    kernels, points, inverses, loc, root, level = jax.tree.map(
         lambda leaf: np.asarray(leaf, np.float64),
         (kernels, problem.points_at(parameters), inverses, q.loc, q.root, problem.level),
     )
     posterior = VariationalPoints(
-        *arrays,
+        kernels,
+        points,
+        inverses,
+        loc,
+        root,
+        level,
         problem.likelihood,
         np.asarray(of_likelihood, np.float64),
         tuple(named.values()),

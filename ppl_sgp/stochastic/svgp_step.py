@@ -83,7 +83,13 @@ def falling(step: Any, first: int, num_steps: int) -> Any:
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2), donate_argnums=4)
 def svgp_step(
-    adam: Adam, schedule: tuple[int, int], natural_size: float, problem: PointProblem, state: State, key: Any, batch: Any
+    adam: Adam,
+    schedule: tuple[int, int],
+    natural_size: float,
+    problem: PointProblem,
+    state: State,
+    key: Any,
+    batch: Any,
 ) -> tuple[State, jax.Array]:
     """The next state, and an estimate of the bound at this one. O(m³ + m²b).
 
@@ -125,7 +131,9 @@ def entropy_of(parameters: dict[str, Any]) -> Any:
 
 
 @jax.jit
-def pass_sums(problem: PointProblem, parameters: Any, draws: Any, natural: Natural, batch: Any) -> tuple[Sums, jax.Array]:
+def pass_sums(
+    problem: PointProblem, parameters: Any, draws: Any, natural: Natural, batch: Any
+) -> tuple[Sums, jax.Array]:
     """What a block of rows says at some draws of the hyperparameters, on average, and its part of the bound.
 
     :param draws: coordinates, (S, P).

@@ -56,7 +56,7 @@ class PointState(NamedTuple):
     value: dict[str, jax.Array]
     first: dict[str, jax.Array]
     second: dict[str, jax.Array]
-    count: jax.Array
+    steps: jax.Array
 
     @classmethod
     def of(cls, value: dict[str, jax.Array]) -> PointState:
@@ -71,16 +71,16 @@ class PointState(NamedTuple):
 
     def moved(self, gradient: dict[str, jax.Array], rate: Any) -> PointState:
         """A step of Adam (Kingma & Ba 2015) downhill."""
-        count = self.count + 1
+        steps = self.steps + 1
         first = jax.tree.map(lambda mean, g: FIRST * mean + (1 - FIRST) * g, self.first, gradient)
         second = jax.tree.map(lambda mean, g: SECOND * mean + (1 - SECOND) * g**2, self.second, gradient)
 
         def move(value: jax.Array, mean: jax.Array, square: jax.Array) -> jax.Array:
             shape = (-1, *[1] * (value.ndim - 1))
-            shrunk, spread = (1 - FIRST**count).reshape(shape), (1 - SECOND**count).reshape(shape)
+            shrunk, spread = (1 - FIRST**steps).reshape(shape), (1 - SECOND**steps).reshape(shape)
             return value - rate * (mean / shrunk) / (jnp.sqrt(square / spread) + 1e-12)
 
-        return PointState(jax.tree.map(move, self.value, first, second), first, second, count)
+        return PointState(jax.tree.map(move, self.value, first, second), first, second, steps)
 
     def with_points(self, numbers: jax.Array, some: PointState) -> PointState:
         """With points replaced; numbers beyond them are left out."""
@@ -145,7 +145,7 @@ def swsgp_step(
 def objective(
     problem: NeighbourProblem, value: dict[str, jax.Array], z: jax.Array, rows: Any, neighbourhood: Any
 ) -> jax.Array:
-    """``(n/b) Σ E log p(yᵢ | fᵢ) − (1/b) Σ KL(uᵢ)``, or with one union less its divergence: no bound of the evidence."""
+    """``(n/b) Σ E log p(yᵢ | fᵢ) − (1/b) Σ KL(uᵢ)``, or less the divergence of one union: no bound of the evidence."""
     (X, y, scale), (Z, numbers, there, places) = rows, neighbourhood
     kernel = problem.coordinates.kernel(z)
     values = values_of(value, jnp.asarray(problem.unit), numbers)

@@ -132,7 +132,8 @@ def test_f_has_the_same_prior_whichever_points_are_chosen():
 
 
 @pytest.mark.parametrize(
-    "own", [sgp.SquaredExponential(np.array([0.5, 2.0])), sgp.RationalQuadratic(0.7), sgp.Linear(1.0) * sgp.Matern32(0.7)]
+    "own",
+    [sgp.SquaredExponential(np.array([0.5, 2.0])), sgp.RationalQuadratic(0.7), sgp.Linear(1.0) * sgp.Matern32(0.7)],
 )
 def test_neighbours_have_the_largest_covariance(own):
     points, inputs = (np.random.default_rng(i).standard_normal((size, 2)) for i, size in ((0, 40), (1, 9)))

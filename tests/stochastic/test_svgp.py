@@ -190,7 +190,9 @@ def test_the_loss_of_a_model_is_minus_the_bound(fit, key):
     def model(size):
         f = gp(kernel)
         with numpyro.plate("rows", n, subsample_size=size) as rows:
-            f.observe("y", jnp.asarray(X)[rows], jnp.asarray(y)[rows], lambda eta: dist.Normal(eta, noise), offset=level)
+            f.observe(
+                "y", jnp.asarray(X)[rows], jnp.asarray(y)[rows], lambda eta: dist.Normal(eta, noise), offset=level
+            )
 
     loss = Trace_ELBO().loss(key, params, model, lambda size: None, None)
     np.testing.assert_allclose(-loss, fit.bound, rtol=1e-6)

@@ -15,7 +15,14 @@ y = 4 + f + 0.2 * rng.standard_normal(n)
 classes = (f + 0.2 * rng.standard_normal(n) > 0).astype(float)
 X_new = np.linspace(-1.8, 1.8, 30)[:, None]
 START = {"lengthscale": [0.7], "amplitude": 0.8, "noise_scale": 0.2}
-QUICK = {"num_points": 40, "num_neighbours": 6, "num_steps": 80, "batch_size": 40, "start": START, "kernel": sgp.Matern32}
+QUICK = {
+    "num_points": 40,
+    "num_neighbours": 6,
+    "num_steps": 80,
+    "batch_size": 40,
+    "start": START,
+    "kernel": sgp.Matern32,
+}
 
 pytestmark = pytest.mark.relaxed_promotion
 
@@ -116,5 +123,8 @@ def test_bad_arguments_are_refused(name, key):
     options, message = BAD[name]
     with pytest.raises(ValueError, match=message):
         swsgp(key, X, y, **{**QUICK, **options})
+
+
+def test_bad_rows_are_refused(key):
     with pytest.raises(ValueError, match="not finite"):
         swsgp(key, X, np.where(y > 4, np.nan, y), **QUICK)

@@ -87,8 +87,8 @@ def quadruply(
     :param num_functions: m̃, functions in each of the two sets of a step, default 2,000.
     :param batch_size: b, rows of a step, default 500.
     :param num_support: n̄, rows of the control variate, default 500; 0 for none.
-    :param learning_rate: of AdaGrad, in prior deviations of each weight; by default 0.1, or less where that would move
-        f by more than a third of its size at once.
+    :param learning_rate: of AdaGrad, in prior deviations of each weight; by default 0.2, or less where that could move
+        f by more than its size at once.
     :param replace: draw rows with replacement.
     :param held_out: inputs and outcomes of rows that are not in ``X``: training stops where their density falls, and
         the best state is returned. O(m) each of them at each check.
@@ -123,7 +123,7 @@ def quadruply(
     batches = row_batches(
         X,
         y,
-        1 if batch_size is None else batch_size,
+        batch_size,
         likelihood=likelihood,
         replace=replace,
         input_dim=input_dim,
@@ -248,7 +248,7 @@ def posterior_of(
         prior = DiagonalPrior.from_log_scale(log_scale)
     return VariationalWeights(
         basis=jax.device_get(problem.basis),
-        loc=np.asarray(state.mu, np.float64) * unit,
+        loc=np.asarray(state.average, np.float64) * unit,
         diagonal=np.exp(np.asarray(state.log_diagonal, np.float64)) * unit,
         columns=np.asarray(state.columns, np.float64) * unit[:, None],
         prior=prior,

@@ -164,7 +164,7 @@ def problem_of(
     hyper = {
         "log_noise": jnp.asarray(0.0 if noise_scale is None else np.log(noise_scale), dtype),
         "log_prior": jnp.zeros((), dtype),
-        "parameters": loc,
+        "parameters": jnp.array(loc, copy=True),  # steps consume it
         "log_kernel": jax.tree.map(lambda leaf: jnp.log(jnp.asarray(leaf, dtype)), problem.kernel),
     }
     return jax.device_put(problem), hyper

@@ -187,7 +187,9 @@ def _step(
     change, average = new.mu - touched.mu, at_union(state.average)
     before, after = (sets.factor(jnp.exp(q.log_diagonal), q.columns * below) for q in (touched, new))
     active = state.time >= rates.delay
-    learned = {name: jax.tree.map(lambda g, on=name in problem.learned: g * on, g) for name, g in of_hyper.items()}
+    learned = {
+        name: jax.tree.map(lambda g, on=float(name in problem.learned): g * on, g) for name, g in of_hyper.items()
+    }
     log_precision = state.log_precision
     if problem.relevance:
         moved = _relevance(own_precision, new.mu, jnp.exp(2 * new.log_diagonal) + jnp.sum(new.columns**2, axis=1))

@@ -3,17 +3,20 @@
 from .batches import Batch, RowBatches, row_batches
 from .driver import DivergenceError, Training, train
 from .quadruply import QuadruplyFit, quadruply
+from .relevance import QuadruplyRelevanceVectors, relevance_vectors
 from .result import StochasticFit, VariationalWeights
 
 __all__ = [
     "Batch",
     "DivergenceError",
     "QuadruplyFit",
+    "QuadruplyRelevanceVectors",
     "RowBatches",
     "StochasticFit",
     "Training",
     "VariationalWeights",
     "quadruply",
+    "relevance_vectors",
     "row_batches",
     "train",
 ]

@@ -113,7 +113,7 @@ def quadruply(
     """
     keys = jax.random.split(random_key(key, OWNER), 5)
     size = _size_of(basis)
-    functions = size and _functions(num_functions, size)
+    functions = functions_of(num_functions, size, OWNER)
     setup.checked_likelihood(likelihood, functions, size)
     K = checks.whole_number("num_columns", num_columns, 0, OWNER)
     if K > size:
@@ -166,13 +166,14 @@ def _size_of(basis: Any) -> int:
     return size
 
 
-def _functions(num_functions: int | None, size: int) -> int:
+def functions_of(num_functions: int | None, size: int, owner: str) -> int:
+    """How many functions each set of a step has, of so many."""
     if num_functions is None:
         return min(FUNCTIONS, size)
-    functions = checks.whole_number("num_functions", num_functions, 1, OWNER)
+    functions = checks.whole_number("num_functions", num_functions, 1, owner)
     if functions > size:
         raise ValueError(
-            f"{OWNER}: `num_functions` is {functions}, and the basis has only {size} features. Pass at most that many."
+            f"{owner}: `num_functions` is {functions}, and the basis has only {size} features. Pass at most that many."
         )
     return functions
 
@@ -209,13 +210,14 @@ class QuadruplyStep:
         self._rates = Rates(weights, hyper, np.asarray(rates.delay, np.int32))
 
     def __call__(self, state: State, key: jax.Array, batch: Batch) -> tuple[State, jax.Array]:
-        sets = choose(key, len(self._problem.log_unit), self._num_functions, self._dtype, self.active(state))
+        state, among = self.prepared(state)
+        sets = choose(key, len(self._problem.log_unit), self._num_functions, self._dtype, among)
         scale = np.asarray(batch.scale, self._dtype)
         return step(self._problem, state, batch.X, batch.y, scale, sets, self._rates)
 
-    def active(self, state: State) -> np.ndarray | None:
-        """The functions that are left to choose from; ``None`` for all."""
-        return None
+    def prepared(self, state: State) -> tuple[State, np.ndarray | None]:
+        """The state that the step starts from, and the functions to choose from; ``None`` for all."""
+        return state, None
 
 
 def held_out_density(problem: Problem, held_out: tuple[Any, Any] | None) -> Callable[[State], float] | None:

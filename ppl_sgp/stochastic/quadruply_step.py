@@ -20,7 +20,7 @@ from .precisions import DiagonalPrecision, Given, KernelPrecision
 from .updates import Adam, adagrad, put
 
 #: How much of the way to the fixed point of a prior precision a step goes, and how far its logarithm may be from zero.
-RELEVANCE_RATE, MOST_LOG_PRECISION = 0.1, 25.0
+RELEVANCE_RATE, MOST_LOG_PRECISION = 0.1, 12.0
 #: Weight of the newest mean in the running average of each.
 AVERAGED = 0.05
 

@@ -261,5 +261,5 @@ def test_more_refusals(small):
 
 def test_student_noise_with_all_functions(small):
     X, y, basis, *_ = small
-    fit = quadruply(basis, X, y, sgp.likelihoods.StudentT(4.0, 0.2), kernel=KERNEL, num_functions=20, num_steps=300)
+    fit = quadruply(basis, X, y, sgp.likelihoods.StudentT(0.2, 4.0), kernel=KERNEL, num_functions=20, num_steps=300)
     assert np.corrcoef(fit.predict(X).mean, np.sin(4 * X[:, 0]))[0, 1] > 0.9

@@ -29,7 +29,7 @@ from ..priors.prior import effective_number
 from .basis import Basis
 from .proposals import check_request, checked_centre, drawn_kernels, hyperprior_kernels, variance_shares
 from .spectral_points import base_points
-from .turns import cosine_and_sine
+from .turns import cosine_and_sine, cosine_of_turns
 
 #: Draws that keep fewer effective features than this share of m approximate their kernel poorly.
 FEW_FEATURES = 0.1
@@ -242,7 +242,7 @@ class FourierBasis(Basis):
         frequencies = jnp.take(jnp.asarray(self.frequencies), indices % half, axis=0).astype(X.dtype)
         turns = (X - jnp.asarray(self.centre, X.dtype)[None, :]) @ frequencies.T
         turns -= jnp.where(indices < half, 0.0, 0.25).astype(X.dtype)[None, :]
-        return jnp.cos(2 * math.pi * (turns - jnp.round(turns)))
+        return cosine_of_turns(turns)
 
     def some_log_variances(self, kernel: Kernel, indices: jax.Array) -> jax.Array:
         """Of the spectral points of chosen features alone, O(k d)."""

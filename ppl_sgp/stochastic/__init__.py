@@ -7,6 +7,7 @@ from .driver import DivergenceError, Training, train
 from .neighbour_posterior import VariationalNeighbours
 from .process import VariationalProcess
 from .quadruply import QuadruplyFit, quadruply
+from .relevance import QuadruplyRelevanceVectors, relevance_vectors
 from .result import StochasticFit, VariationalWeights
 from .svgp_fit import SVGPFit, VariationalPoints
 
@@ -14,6 +15,7 @@ __all__ = [
     "Batch",
     "DivergenceError",
     "QuadruplyFit",
+    "QuadruplyRelevanceVectors",
     "RowBatches",
     "SVGPFit",
     "SWSGPFit",
@@ -24,6 +26,7 @@ __all__ = [
     "VariationalProcess",
     "VariationalWeights",
     "quadruply",
+    "relevance_vectors",
     "row_batches",
     "svgp",
     "swsgp",

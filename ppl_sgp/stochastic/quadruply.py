@@ -87,8 +87,8 @@ def quadruply(
     :param num_functions: m̃, functions in each of the two sets of a step, default 2,000.
     :param batch_size: b, rows of a step, default 500.
     :param num_support: n̄, rows of the control variate, default 500; 0 for none.
-    :param learning_rate: of AdaGrad, in prior deviations of each weight; by default 0.1, or less where that would move
-        f by more than a third of its size at once.
+    :param learning_rate: of AdaGrad, in prior deviations of each weight; by default 0.2, or less where that could move
+        f by more than its size at once.
     :param replace: draw rows with replacement.
     :param held_out: inputs and outcomes of rows that are not in ``X``: training stops where their density falls, and
         the best state is returned. O(m) each of them at each check.
@@ -113,7 +113,7 @@ def quadruply(
     """
     keys = jax.random.split(random_key(key, OWNER), 5)
     size = _size_of(basis)
-    functions = size and _functions(num_functions, size)
+    functions = functions_of(num_functions, size, OWNER)
     setup.checked_likelihood(likelihood, functions, size)
     K = checks.whole_number("num_columns", num_columns, 0, OWNER)
     if K > size:
@@ -123,7 +123,7 @@ def quadruply(
     batches = row_batches(
         X,
         y,
-        1 if batch_size is None else batch_size,
+        batch_size,
         likelihood=likelihood,
         replace=replace,
         input_dim=input_dim,
@@ -166,13 +166,14 @@ def _size_of(basis: Any) -> int:
     return size
 
 
-def _functions(num_functions: int | None, size: int) -> int:
+def functions_of(num_functions: int | None, size: int, owner: str) -> int:
+    """How many functions each set of a step has, of so many."""
     if num_functions is None:
         return min(FUNCTIONS, size)
-    functions = checks.whole_number("num_functions", num_functions, 1, OWNER)
+    functions = checks.whole_number("num_functions", num_functions, 1, owner)
     if functions > size:
         raise ValueError(
-            f"{OWNER}: `num_functions` is {functions}, and the basis has only {size} features. Pass at most that many."
+            f"{owner}: `num_functions` is {functions}, and the basis has only {size} features. Pass at most that many."
         )
     return functions
 
@@ -209,13 +210,14 @@ class QuadruplyStep:
         self._rates = Rates(weights, hyper, np.asarray(rates.delay, np.int32))
 
     def __call__(self, state: State, key: jax.Array, batch: Batch) -> tuple[State, jax.Array]:
-        sets = choose(key, len(self._problem.log_unit), self._num_functions, self._dtype, self.active(state))
+        state, among = self.prepared(state)
+        sets = choose(key, len(self._problem.log_unit), self._num_functions, self._dtype, among)
         scale = np.asarray(batch.scale, self._dtype)
         return step(self._problem, state, batch.X, batch.y, scale, sets, self._rates)
 
-    def active(self, state: State) -> np.ndarray | None:
-        """The functions that are left to choose from; ``None`` for all."""
-        return None
+    def prepared(self, state: State) -> tuple[State, np.ndarray | None]:
+        """The state that the step starts from, and the functions to choose from; ``None`` for all."""
+        return state, None
 
 
 def held_out_density(problem: Problem, held_out: tuple[Any, Any] | None) -> Callable[[State], float] | None:
@@ -248,7 +250,7 @@ def posterior_of(
         prior = DiagonalPrior.from_log_scale(log_scale)
     return VariationalWeights(
         basis=jax.device_get(problem.basis),
-        loc=np.asarray(state.mu, np.float64) * unit,
+        loc=np.asarray(state.average, np.float64) * unit,
         diagonal=np.exp(np.asarray(state.log_diagonal, np.float64)) * unit,
         columns=np.asarray(state.columns, np.float64) * unit[:, None],
         prior=prior,

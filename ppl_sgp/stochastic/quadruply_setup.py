@@ -29,8 +29,9 @@ OWNER = "quadruply"
 NYSTROM_POINTS, MOST_FOR_DETERMINANT = 200, 2000
 #: A mean of y beyond so many standard deviations is no longer one that functions of mean zero can be asked to explain.
 FAR_FROM_ZERO = 3.0
-#: The first steps move f, together, by this share of its size; and no weight by more than this share of its unit.
-FIRST_MOVE, MOST_RATE = 0.3, 0.1
+#: The first steps move f, where all weights agree, by this share of its size, and no weight by more than this share of
+#: its unit.
+FIRST_MOVE, MOST_RATE = 1.0, 0.2
 
 
 def checked_likelihood(likelihood: Likelihood | None, num_functions: int, num_features: int) -> None:
@@ -163,7 +164,7 @@ def problem_of(
     hyper = {
         "log_noise": jnp.asarray(0.0 if noise_scale is None else np.log(noise_scale), dtype),
         "log_prior": jnp.zeros((), dtype),
-        "parameters": loc,
+        "parameters": jnp.array(loc, copy=True),  # steps consume it
         "log_kernel": jax.tree.map(lambda leaf: jnp.log(jnp.asarray(leaf, dtype)), problem.kernel),
     }
     return jax.device_put(problem), hyper
@@ -201,6 +202,7 @@ def first_state(problem: Problem, hyper: Any, num_columns: int) -> State:
         mu=start.mu,
         log_diagonal=start.log_diagonal,
         columns=start.columns,
+        average=zeros(m),
         squares=squares,
         mean_square=zeros(m),
         seen=zeros(m),

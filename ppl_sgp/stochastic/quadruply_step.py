@@ -20,7 +20,9 @@ from .precisions import DiagonalPrecision, Given, KernelPrecision
 from .updates import Adam, adagrad, put
 
 #: How much of the way to the fixed point of a prior precision a step goes, and how far its logarithm may be from zero.
-RELEVANCE_RATE, MOST_LOG_PRECISION = 0.1, 25.0
+RELEVANCE_RATE, MOST_LOG_PRECISION = 0.1, 12.0
+#: Weight of the newest mean in the running average of each.
+AVERAGED = 0.05
 
 
 @pytree_dataclass
@@ -65,6 +67,7 @@ class State(NamedTuple):
     """What steps change; in units of the weights.
 
     :ivar mu: means (m,); log_diagonal (m,) and columns (m, K) of the factor.
+    :ivar average: of each mean over the last steps that touched it, (m,): less noisy than the last one.
     :ivar squares: sums of squared gradients of these three.
     :ivar mean_square: estimates of ‖φ_r‖² in these units, (m,), with ``seen``, the rows that they are of, (m,).
     :ivar log_precision: prior precisions relative to the units, (m,); (0,) unless they are learned one by one.
@@ -78,6 +81,7 @@ class State(NamedTuple):
     mu: jax.Array
     log_diagonal: jax.Array
     columns: jax.Array
+    average: jax.Array
     squares: Touched
     mean_square: jax.Array
     seen: jax.Array
@@ -180,10 +184,12 @@ def _step(
         seen += len(X)
         precision = mean_square * jnp.exp(-2 * hyper["log_noise"]) + problem.precision.diagonal(given(hyper))
         new = new._replace(log_diagonal=jnp.where(union >= K, -0.5 * jnp.log(precision), new.log_diagonal))
-    change = new.mu - touched.mu
+    change, average = new.mu - touched.mu, at_union(state.average)
     before, after = (sets.factor(jnp.exp(q.log_diagonal), q.columns * below) for q in (touched, new))
     active = state.time >= rates.delay
-    learned = {name: jax.tree.map(lambda g, on=name in problem.learned: g * on, g) for name, g in of_hyper.items()}
+    learned = {
+        name: jax.tree.map(lambda g, on=float(name in problem.learned): g * on, g) for name, g in of_hyper.items()
+    }
     log_precision = state.log_precision
     if problem.relevance:
         moved = _relevance(own_precision, new.mu, jnp.exp(2 * new.log_diagonal) + jnp.sum(new.columns**2, axis=1))
@@ -192,6 +198,7 @@ def _step(
         mu=put(state.mu, union, new.mu),
         log_diagonal=put(state.log_diagonal, union, new.log_diagonal),
         columns=put(state.columns, union, new.columns * below),
+        average=put(state.average, union, jnp.where(average == 0, new.mu, average + AVERAGED * (new.mu - average))),
         squares=jax.tree.map(lambda array, rows: put(array, union, rows), state.squares, squares),
         mean_square=put(state.mean_square, union, mean_square),
         seen=put(state.seen, union, seen),

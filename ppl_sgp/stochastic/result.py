@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from functools import cached_property
 from typing import Any
 
@@ -16,6 +17,7 @@ from .._internal.shown import Shown
 from ..bases.basis import Basis
 from ..diagnostics.report import Report
 from ..likelihoods.likelihood import Likelihood
+from ..posteriors.augmentation import Augmentation
 from ..posteriors.outcome_prediction import OutcomePrediction
 from ..posteriors.outcomes import NewRows
 from ..posteriors.outcomes_of import row_columns, row_offsets
@@ -24,6 +26,7 @@ from ..posteriors.prediction import Prediction
 from ..posteriors.weight_prediction import WeightPrediction
 from ..statistics.storage import write
 from ..tables.recipe import inputs_of_table
+from .augmented import OwnFeatures
 from .container import container
 from .driver import Training
 from .factor import Chevron, ChevronDraws, ChevronLatents, ChevronOutcomes, ChevronPosterior
@@ -110,6 +113,7 @@ class VariationalWeights(Shown):
         offset: Any = None,
         given: Any = None,
         residual_variance: bool = True,
+        augment: Augmentation | None = None,
         max_memory: float = 2e9,
     ) -> Prediction | OutcomePrediction:
         """Predict at new inputs, hyperparameters at their estimates. O(m (K + 1)) a row.
@@ -119,6 +123,9 @@ class VariationalWeights(Shown):
         :param offset: of a likelihood, what the predictor of each row has beside f, shape (n_new,) or (n_new, L).
         :param given: of a likelihood, what is known of new rows, such as trials, in the columns that y has.
         :param residual_variance: add the variance that the basis lacks of its kernel.
+        :param augment: with Gaussian noise, a feature more at each new row, so that variances grow away from the data:
+            as proposition D.1 of Evans (2022) has it, which neglects the correlation of its weight with the others, in
+            O(n) a row for the n rows of the :class:`~ppl_sgp.Augmentation`. It inflates variances within the data.
         :param max_memory: bytes that features and intermediate results may take.
         :return: :class:`~ppl_sgp.Prediction`; of a likelihood :class:`~ppl_sgp.OutcomePrediction`.
         """
@@ -129,10 +136,14 @@ class VariationalWeights(Shown):
         if self.likelihood is None:
             if offset is not None or given is not None:
                 raise ValueError("predict: `offset` and `given` are of likelihoods; Gaussian noise has neither.")
+            own = None if augment is None else OwnFeatures(augment, self.basis, float(self.noise_scale), max_memory)
+            if own is not None:
+                amplitude = np.append(amplitude, [[1.0]], axis=1)
             draws = ChevronDraws(self.chevron, np.full((1, 1), float(self.noise_scale)), amplitude[:, None])
-            return VariationalPrediction(ChevronPosterior(self.basis, draws), X_new, omega, True, max_memory)
-        if row_weights is not None:
-            raise ValueError("predict: `row_weights` are of Gaussian noise; leave them out.")
+            posterior = ChevronPosterior(self.basis, draws)
+            return VariationalPrediction(posterior, X_new, omega, True, max_memory, own=own)
+        if row_weights is not None or augment is not None:
+            raise ValueError("predict: `row_weights` and `augment` are of Gaussian noise; leave them out.")
         outcomes = ChevronOutcomes(
             self, ChevronLatents(self.chevron, np.asarray(self.parameters, np.float64).ravel(), amplitude)
         )
@@ -192,11 +203,29 @@ class VariationalWeights(Shown):
 
 
 class VariationalPrediction(WeightPrediction):
-    """A posterior predictive of one Gaussian of the weights; made by :meth:`VariationalWeights.predict`."""
+    """A posterior predictive of one Gaussian of the weights; made by :meth:`VariationalWeights.predict`.
+
+    :param own: features that new rows have of their own, or ``None``.
+    """
+
+    def __init__(self, *of_all: Any, own: OwnFeatures | None) -> None:
+        super().__init__(*of_all)
+        self._own = own
 
     @cached_property
     def row_moments(self) -> tuple[np.ndarray, np.ndarray]:
         return self._row_moments_by_components()  # a factor of the covariance would be m by m
+
+    def _residual_variance(self, rows: slice) -> np.ndarray:
+        lacking = super()._residual_variance(rows)
+        return lacking if self._own is None else np.append(lacking, self._own.variance(self._X_new[rows])[None], axis=0)
+
+    def _features_of(self, X_new: np.ndarray) -> np.ndarray:
+        if self._own is None:
+            return super()._features_of(X_new)
+        with warnings.catch_warnings():  # of rows far from all centres, which their own features are for
+            warnings.filterwarnings("ignore", message="CentredBasis: .* lie far from all centres")
+            return super()._features_of(X_new)
 
 
 @dataclasses.dataclass(frozen=True, repr=False)

@@ -135,7 +135,7 @@ def test_refusals():
     fit = weights()
     with pytest.raises(ValueError, match="`offset` and `given` are of likelihoods"):
         fit.predict(X, offset=np.zeros(9))
-    with pytest.raises(ValueError, match="`row_weights` are of Gaussian noise"):
+    with pytest.raises(ValueError, match="are of Gaussian noise"):
         weights(sgp.likelihoods.Bernoulli()).predict(X, row_weights=np.ones(9))
     with pytest.raises(ValueError, match="`X_new` must have shape"):
         fit.predict(np.zeros((3, 2)))

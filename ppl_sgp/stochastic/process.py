@@ -31,7 +31,7 @@ class VariationalProcess:
     """A Gaussian process in a NumPyro model, by whitened inducing values whose posterior is integrated over exactly.
 
     Called with a kernel, outside of plates, it adds minus the divergence of ``q(v) = N(loc, root rootᵀ)`` from the
-    prior to the model, as a factor; the parameters are ``numpyro.param``, of names that begin with its own. What it returns
+    prior to the model, as a factor; parameters are ``numpyro.param``, of names that begin with its own. What it returns
     observes rows, also in a plate that subsamples them. Any guide of NumPyro does for the other sites, such as
     ``AutoNormal(model)``, and the loss of ``SVI`` is minus the bound of SVGP (Hensman and others 2015), without noise
     from v. It is made for ``SVI``: for MCMC q would stay what it is; take :func:`~ppl_sgp.latent`.

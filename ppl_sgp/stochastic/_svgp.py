@@ -43,7 +43,7 @@ def svgp(
     start: dict[str, Any] | None = None,
     num_steps: int = 2000,
     batch_size: int | None = None,
-    learning_rate: float = 0.01,
+    learning_rate: float = 0.02,
     natural_size: float = 0.1,
     held_out: Any = None,
     check_every: int = 500,
@@ -146,7 +146,7 @@ def svgp(
         check_every=check_every,
         patience=patience,
         previous=trained,
-        progress=bool(progress) if progress is not None else False,
+        progress=progress,
         owner=OWNER,
     )
     draws = draws_of(problem, adam, training.state, keys[3], num_draws)

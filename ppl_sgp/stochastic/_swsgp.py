@@ -203,7 +203,7 @@ def swsgp(
         check_every=check_every,
         patience=patience,
         previous=trained,
-        progress=bool(progress) if progress is not None else False,
+        progress=progress,
         owner=OWNER,
         label="objective",
     )

@@ -88,7 +88,7 @@ def train(
     check_every: int = 500,
     patience: int = 5,
     previous: Training[S] | None = None,
-    progress: bool = False,
+    progress: bool | None = False,
     owner: str = "train",
     label: str = "bound",
 ) -> Training[S]:
@@ -106,7 +106,7 @@ def train(
         best state is kept, and training stops after ``patience`` checks without a better one.
     :param check_every: steps between these checks, at which a copy of the state is kept as well.
     :param previous: training to go on from.
-    :param progress: show a progress bar, with the running mean of the estimates.
+    :param progress: show a progress bar, with the running mean of the estimates; ``None``: only at a terminal.
     :param owner: who asks, for messages.
     :param label: what the estimates are of.
     :raises DivergenceError: for estimates, or held-out densities, that are not finite, and bounds that fall without
@@ -116,7 +116,10 @@ def train(
     run = _Run(state if previous is None else _copied(previous.last), previous, owner, patience)
     first = run.steps
     reason = FINISHED
-    with tqdm(total=num_steps, disable=not progress, desc=label, unit="step") as bar, _deferred_interrupts() as pressed:
+    with (
+        tqdm(total=num_steps, disable=None if progress is None else not progress, desc=label, unit="step") as bar,
+        _deferred_interrupts() as pressed,
+    ):
         try:
             for t in range(first, first + num_steps):
                 key_batch, key_step = jax.random.split(jax.random.fold_in(key, t))

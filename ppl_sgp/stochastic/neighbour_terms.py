@@ -70,7 +70,7 @@ def neighbour_terms(kernel: Kernel, Z: jax.Array, mask: jax.Array, values: Value
 
 
 def conditional(kernel: Kernel, Z: jax.Array, mask: jax.Array, X: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """``C`` with ``CCᵀ = k(Z, Z)``, ``C⁻¹k(Z, X)`` and ``k(Z, Z)⁻¹k(Z, X)``: the identity and zeros for masked points."""
+    """``C`` with ``CCᵀ = k(Z, Z)``, ``C⁻¹k(Z, X)`` and ``k(Z, Z)⁻¹k(Z, X)``: ones and zeros for what does not count."""
     C = factor(kernel, Z, mask)
     half = solve_triangular(C, jnp.where(mask[:, None], kernel(Z, X), 0), lower=True)
     return C, half, solve_triangular(C, half, lower=True, trans="T")

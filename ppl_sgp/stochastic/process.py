@@ -17,8 +17,9 @@ from .._internal import checks
 from .._internal.batching import full_precision
 from ..inference.compress_likelihood import likelihood_of
 from ..kernels import Kernel
+from ..likelihoods.from_distribution import FromDistribution
 from ..likelihoods.likelihood import Likelihood
-from .expectation import expected_log_prob
+from .expectation import by_quadrature, expected_log_prob
 from .gaussian import GaussianNoise
 from .svgp_fit import VariationalPoints
 from .whitened import Features, Whitened, for_likelihood, inverse_root, point_features
@@ -216,7 +217,9 @@ class ProcessFunctions:
             mean, variance = for_likelihood(likelihood, *self.q.moments(self._features(X)))
         mean = mean + jnp.asarray(offset, mean.dtype)
         y, parameters = jnp.asarray(y, mean.dtype), jnp.asarray(parameters, mean.dtype)
-        numpyro.factor(name, expected_log_prob(likelihood, mean, variance, y, parameters))
+        # A function of a user may refer to sites of the model, in which derivatives are wanted too.
+        expected = by_quadrature if isinstance(likelihood, FromDistribution) else expected_log_prob
+        numpyro.factor(name, expected(likelihood, mean, variance, y, parameters))
 
     def _features(self, X: Any) -> Features:
         return point_features(self.kernel, self.points, jnp.asarray(X, self.points.dtype))

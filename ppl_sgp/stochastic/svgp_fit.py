@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._internal.pytree import pytree_dataclass, static
+from .._internal.shown import Shown
 from ..kernels import Kernel
 from ..likelihoods.likelihood import Likelihood
 from ..posteriors.inducing import InducingPrediction
@@ -35,6 +36,7 @@ class VariationalPoints(VariationalFunctions):
     """
 
     prediction_kind = InducingPrediction
+    __repr__ = Shown.__repr__  # dataclasses bring one of their own
 
     kernels: Kernel
     points: Any

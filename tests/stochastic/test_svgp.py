@@ -202,6 +202,21 @@ def test_the_loss_of_a_model_is_minus_the_bound(fit, key):
     np.testing.assert_allclose(same.variance, fit.predict(X_new).variance, rtol=1e-6)
 
 
+@pytest.mark.relaxed_promotion
+def test_noise_may_be_a_site_of_the_model(key):
+    gp = VariationalProcess("f", np.linspace(-2, 2, 10)[:, None])
+
+    def model(y):
+        noise = numpyro.sample("noise", dist.LogNormal(0.0, 1.0))
+        f = gp(sgp.Matern52(0.6, 1.0))
+        with numpyro.plate("rows", n):
+            f.observe("y", X, y, lambda eta: dist.Normal(eta, noise), offset=7.0)
+
+    svi = SVI(model, AutoNormal(model, init_scale=0.02), numpyro.optim.Adam(0.05), Trace_ELBO())
+    found = svi.run(key, 200, y, progress_bar=False)
+    assert 0.15 < float(jnp.exp(found.params["noise_auto_loc"])) < 0.3
+
+
 def test_processes_refuse_what_would_be_wrong(key):
     gp = VariationalProcess("f", np.zeros((1, 1)))
 

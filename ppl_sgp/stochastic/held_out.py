@@ -53,7 +53,8 @@ def held_out_rows(
             if likelihood is None
             else likelihood.check(y_held, 0, owner)
         )
-        checks.require_finite("held_out[1]", y_held, owner)
+        if likelihood is None:
+            checks.require_finite("held_out[1]", y_held, owner)
         if len(X_held) != len(y_held):
             raise ValueError(f"{owner}: `held_out` has {len(X_held)} rows of X but {len(y_held)} of y.")
         return X, y, HeldOut(X_held, np.asarray(y_held, np.float64))
@@ -70,5 +71,6 @@ def held_out_rows(
     order = host_generator(key, owner, 2).permutation(len(X))
     count = max(1, min(MOST, int(held_out * len(X))))
     held, left = np.sort(order[:count]), np.sort(order[count:])
-    checks.require_finite("y", y, owner)
+    if likelihood is None:
+        checks.require_finite("y", y, owner)
     return X[left], y[left], HeldOut(X[held], np.asarray(y[held], np.float64), held)

@@ -203,8 +203,13 @@ class ProcessFunctions:
         :raises ValueError: for outcomes outside the support, where they can be read, and shapes that do not fit.
         """
         likelihood = likelihood_of(likelihood, "observe")
+        of_user = isinstance(likelihood, FromDistribution)
         if checks.is_concrete(y, X):
-            y = np.asarray(likelihood.check(y, 0, "observe"), np.asarray(X).dtype)
+            if of_user:  # its support may depend on sites of the model
+                y = checks.host_numbers("y", y, "observe")
+                checks.require_finite("y", y, "observe")
+            else:
+                y = likelihood.check(y, 0, "observe")
         X = jnp.asarray(X)
         if np.shape(y)[:1] != X.shape[:1]:
             raise ValueError(f"observe: `X` has {len(X)} rows but `y` has shape {np.shape(y)}; they must match.")
@@ -218,7 +223,7 @@ class ProcessFunctions:
         mean = mean + jnp.asarray(offset, mean.dtype)
         y, parameters = jnp.asarray(y, mean.dtype), jnp.asarray(parameters, mean.dtype)
         # A function of a user may refer to sites of the model, in which derivatives are wanted too.
-        expected = by_quadrature if isinstance(likelihood, FromDistribution) else expected_log_prob
+        expected = by_quadrature if of_user else expected_log_prob
         numpyro.factor(name, expected(likelihood, mean, variance, y, parameters))
 
     def _features(self, X: Any) -> Features:

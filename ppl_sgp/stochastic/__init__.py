@@ -5,6 +5,7 @@ from .driver import DivergenceError, Training, train
 from .quadruply import QuadruplyFit, quadruply
 from .relevance import QuadruplyRelevanceVectors, relevance_vectors
 from .result import StochasticFit, VariationalWeights
+from .starting import starting_gp
 
 __all__ = [
     "Batch",
@@ -18,5 +19,6 @@ __all__ = [
     "quadruply",
     "relevance_vectors",
     "row_batches",
+    "starting_gp",
     "train",
 ]

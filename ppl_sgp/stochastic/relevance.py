@@ -178,35 +178,56 @@ class PruningStep(QuadruplyStep):
 
 def _pruned(problem: Problem, state: State, left: np.ndarray) -> State:
     """Weights that are not left set to zero, and the products of the support rows computed anew."""
-    kept = jnp.asarray(left)
-    mu, average = (jnp.where(kept, part, jnp.zeros_like(part)) for part in (state.mu, state.average))
-    columns = jnp.where(kept[:, None], state.columns, jnp.zeros_like(state.columns))
-    diagonal, K = jnp.exp(state.log_diagonal), columns.shape[1]
+    state = _emptied(state, left.astype(state.mu.dtype))
     of_mu, of_columns = jnp.zeros_like(state.of_mu), jnp.zeros_like(state.of_columns)
-    for chosen in _blocks(np.flatnonzero(left)):
-        Phi = problem.basis.some_features(problem.support_X, chosen) * jnp.exp(problem.log_unit[chosen])[None, :]
-        on = (chosen[:, None] == jnp.arange(K, dtype=chosen.dtype)[None, :]).astype(mu.dtype)
-        of_mu += Phi @ mu[chosen]
-        of_columns += Phi @ (columns[chosen] + on * diagonal[chosen][:, None])
+    for chosen in _blocks(np.flatnonzero(left), len(left)):
+        more = _products(problem, state, chosen)
+        of_mu, of_columns = of_mu + more[0], of_columns + more[1]
+    return state._replace(of_mu=of_mu, of_columns=of_columns)
+
+
+@jax.jit
+def _emptied(state: State, left: jax.Array) -> State:
     return state._replace(
-        mu=mu,
-        average=average,
-        columns=columns,
+        mu=state.mu * left,
+        average=state.average * left,
+        columns=state.columns * left[:, None],
         squares=jax.tree.map(jnp.zeros_like, state.squares),  # steps begin anew
-        of_mu=of_mu,
-        of_columns=of_columns,
     )
 
 
-def _blocks(numbers: np.ndarray) -> Iterator[jax.Array]:
-    return (jnp.asarray(numbers[i : i + BLOCK], jnp.int32) for i in range(0, len(numbers), BLOCK))
+@jax.jit
+def _products(problem: Problem, state: State, chosen: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Support features of chosen functions with means and dense columns."""
+    mu, log_diagonal, columns, log_unit = (
+        jnp.take(part, chosen, axis=0, mode="clip")
+        for part in (state.mu, state.log_diagonal, state.columns, problem.log_unit)
+    )
+    unit = jnp.exp(log_unit) * (chosen < len(problem.log_unit)).astype(mu.dtype)
+    Phi = problem.basis.some_features(problem.support_X, chosen) * unit[None, :]
+    on = (chosen[:, None] == jnp.arange(columns.shape[1], dtype=chosen.dtype)[None, :]).astype(mu.dtype)
+    return Phi @ mu, Phi @ (columns + on * jnp.exp(log_diagonal)[:, None])
+
+
+def _blocks(numbers: np.ndarray, count: int) -> Iterator[jax.Array]:
+    """Numbers of functions in blocks of one size, filled up with the number ``count``, of no function."""
+    size = min(BLOCK, count)
+    for start in range(0, len(numbers), size):
+        part = numbers[start : start + size]
+        yield jnp.asarray(np.append(part, np.full(size - len(part), count)), jnp.int32)
+
+
+@jax.jit
+def _mean_squares(basis: Basis, X: jax.Array, chosen: jax.Array) -> jax.Array:
+    return jnp.mean(basis.some_features(X, chosen) ** 2, axis=0)
 
 
 def _units(key: jax.Array, basis: Basis, batches: RowBatches, count: int, size: float) -> np.ndarray:
     """Deviations of weights with which each feature alone would be of the size of y, on some rows."""
     X = jnp.asarray(batches.some(key, count).X)
-    blocks = _blocks(np.arange(basis.num_features))
-    square = np.concatenate([np.mean(np.asarray(basis.some_features(X, chosen)) ** 2, axis=0) for chosen in blocks])
+    m = basis.num_features
+    blocks = _blocks(np.arange(m), m)
+    square = np.concatenate([np.asarray(_mean_squares(basis, X, chosen)) for chosen in blocks])[:m]
     # A feature that none of these rows sees gets the unit of the others.
     typical = np.median(square[square > 0]) if (square > 0).any() else 1.0
     return size / np.sqrt(np.where(square > 1e-6 * typical, square, typical))

@@ -9,6 +9,7 @@ from .process import VariationalProcess
 from .quadruply import QuadruplyFit, quadruply
 from .relevance import QuadruplyRelevanceVectors, relevance_vectors
 from .result import StochasticFit, VariationalWeights
+from .starting import starting_gp
 from .svgp_fit import SVGPFit, VariationalPoints
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "quadruply",
     "relevance_vectors",
     "row_batches",
+    "starting_gp",
     "svgp",
     "swsgp",
     "train",

@@ -97,7 +97,8 @@ def train(
     Step t has the key ``fold_in(key, t)``, and t goes on counting in a training that is resumed: with rows in arrays
     an interrupted and resumed training is the one that was not interrupted.
 
-    :param step: see :data:`Step`.
+    :param step: from a state, a key and a :class:`~ppl_sgp.stochastic.Batch` to the next state, and a scalar
+        estimate of the bound at the state before. It may consume the state.
     :param state: where to begin, any tree of arrays; it may be consumed. Not used with ``previous``.
     :param batches: the rows.
     :param key: a JAX random key.

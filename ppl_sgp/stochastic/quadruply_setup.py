@@ -226,7 +226,9 @@ def _first_columns(problem: Problem, num_columns: int, nystrom: int) -> tuple[ja
     return of_rows, problem.precision.features(first, unit)
 
 
-def learning_rate(key: jax.Array, problem: Problem, batches: RowBatches, num_functions: int) -> float:
+def learning_rate(
+    key: jax.Array, problem: Problem, batches: RowBatches, num_functions: int, among: np.ndarray | None = None
+) -> float:
     """A step size with which the first steps move f by a fixed share of its size.
 
     AdaGrad's first steps move all weights that are touched by the rate, and where rows agree all of them the same way:
@@ -234,11 +236,13 @@ def learning_rate(key: jax.Array, problem: Problem, batches: RowBatches, num_fun
     """
     keys = jax.random.split(key)
     rows = batches.some(keys[0], 500)
-    sets = choose(keys[1], len(problem.log_unit), num_functions, np.dtype(problem.log_unit.dtype))
-    union = sets.union[sets.union < len(problem.log_unit)]
-    X = jnp.asarray(rows.X)
-    unit = np.exp(np.asarray(problem.log_unit, np.float64))[union]
-    Phi = np.asarray(problem.basis.some_features(X, jnp.asarray(union)), np.float64) * unit
+    sets = choose(keys[1], len(problem.log_unit), num_functions, np.dtype(problem.log_unit.dtype), among)
+    X, union = jnp.asarray(rows.X), np.asarray(sets.union)
+    # Of one shape, whatever there is: what is no function has the unit zero.
+    unit = np.where(
+        union < len(problem.log_unit), np.exp(np.asarray(problem.log_unit, np.float64).take(union, mode="clip")), 0.0
+    )
+    Phi = np.asarray(_some_features(problem, X, jnp.asarray(union)), np.float64) * unit
     if problem.likelihood is None:
         slope, size = rows.y.astype(np.float64), float(np.sqrt(np.mean(rows.y.astype(np.float64) ** 2)))
     else:
@@ -251,3 +255,8 @@ def learning_rate(key: jax.Array, problem: Problem, batches: RowBatches, num_fun
     move = Phi @ np.sign(Phi.T @ slope)
     together = float(np.sqrt(np.mean(move**2)))
     return MOST_RATE if together == 0 or size == 0 else min(MOST_RATE, FIRST_MOVE * size / together)
+
+
+@jax.jit
+def _some_features(problem: Problem, X: jax.Array, union: jax.Array) -> jax.Array:
+    return problem.basis.some_features(X, union)

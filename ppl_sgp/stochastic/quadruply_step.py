@@ -20,7 +20,7 @@ from .precisions import DiagonalPrecision, Given, KernelPrecision
 from .updates import Adam, adagrad, put
 
 #: How much of the way to the fixed point of a prior precision a step goes, and how far its logarithm may be from zero.
-RELEVANCE_RATE, MOST_LOG_PRECISION = 0.1, 12.0
+RELEVANCE_RATE, MOST_LOG_PRECISION = 0.1, 25.0
 #: Weight of the newest mean in the running average of each.
 AVERAGED = 0.05
 
@@ -185,6 +185,7 @@ def _step(
         precision = mean_square * jnp.exp(-2 * hyper["log_noise"]) + problem.precision.diagonal(given(hyper))
         new = new._replace(log_diagonal=jnp.where(union >= K, -0.5 * jnp.log(precision), new.log_diagonal))
     change, average = new.mu - touched.mu, at_union(state.average)
+    average = jnp.where(average == 0, new.mu, average + AVERAGED * (new.mu - average))
     before, after = (sets.factor(jnp.exp(q.log_diagonal), q.columns * below) for q in (touched, new))
     active = state.time >= rates.delay
     learned = {
@@ -192,13 +193,13 @@ def _step(
     }
     log_precision = state.log_precision
     if problem.relevance:
-        moved = _relevance(own_precision, new.mu, jnp.exp(2 * new.log_diagonal) + jnp.sum(new.columns**2, axis=1))
+        moved = _relevance(own_precision, average, jnp.exp(2 * new.log_diagonal) + jnp.sum(new.columns**2, axis=1))
         log_precision = put(log_precision, union, jnp.where(active, moved, own_precision))
     return State(
         mu=put(state.mu, union, new.mu),
         log_diagonal=put(state.log_diagonal, union, new.log_diagonal),
         columns=put(state.columns, union, new.columns * below),
-        average=put(state.average, union, jnp.where(average == 0, new.mu, average + AVERAGED * (new.mu - average))),
+        average=put(state.average, union, average),
         squares=jax.tree.map(lambda array, rows: put(array, union, rows), state.squares, squares),
         mean_square=put(state.mean_square, union, mean_square),
         seen=put(state.seen, union, seen),
@@ -224,7 +225,7 @@ def _loss_of_rows(
 
 
 def _relevance(log_precision: jax.Array, mu: jax.Array, variance: jax.Array) -> jax.Array:
-    """Part of the way to MacKay's fixed point ``s = (1 − sΣ_rr)/μ_r²``, in variances: weights without use fade out."""
-    determined = jnp.clip(1 - jnp.exp(log_precision) * variance, 1e-6, 1.0)
+    """Part of the way to MacKay's fixed point ``s = (1 − sΣ_rr)/μ_r²``, in variances: what is not needed fades out."""
+    determined = jnp.clip(1 - jnp.exp(log_precision) * variance, 1e-3, 1.0)
     prior_variance = (1 - RELEVANCE_RATE) * jnp.exp(-log_precision) + RELEVANCE_RATE * mu**2 / determined
     return jnp.clip(-jnp.log(prior_variance), -MOST_LOG_PRECISION, MOST_LOG_PRECISION)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -64,7 +64,7 @@ def relevance_vectors(
     """Sparse Bayesian regression for dictionaries and rows that are too many for statistics of size m.
 
     As :func:`~ppl_sgp.stochastic.quadruply`, with a prior precision for each weight, which goes, whenever a step
-    touches it, part of the way to its fixed point (MacKay's, at the variational moments). Weights whose part of f has
+    touches it, part of the way to ``1/(μ² + Σ_rr)``, its best value given the other ones. Weights whose part of f has
     become negligible are pruned, and steps see the others only. Cost of a step as there; O(n̄ m) at the start. Where m²
     numbers fit in memory :func:`~ppl_sgp.fit_relevance_vectors` is exact, and better.
 
@@ -83,10 +83,10 @@ def relevance_vectors(
         >>> import jax, numpy as np, ppl_sgp as sgp
         >>> X = np.linspace(-10, 10, 500)[:, None]
         >>> y = np.sinc(X[:, 0] / np.pi) + 0.1 * np.random.default_rng(0).normal(size=500)
-        >>> basis = sgp.CentredBasis(X, sgp.SquaredExponential(2.0), bias=False)
+        >>> basis = sgp.CentredBasis(X[::10], sgp.SquaredExponential(2.0), bias=False)
         >>> fit = sgp.stochastic.relevance_vectors(
-        ...     jax.random.key(0), basis, X, y, num_functions=100, batch_size=100, num_steps=1500)
-        >>> len(fit.relevant) < 100
+        ...     jax.random.key(0), basis, X, y, num_columns=0, num_steps=600)
+        >>> len(fit.relevant) < 40
         True
     """
     if not isinstance(basis, Basis):
@@ -108,12 +108,17 @@ def relevance_vectors(
     problem, hyper = setup.problem_of(
         keys[0], basis, batches, None, DiagonalPrior(unit), None, float(noise_scale), support, learned, relevance=True
     )
+    given = learning_rate is not None
     if learning_rate is None:
         learning_rate = setup.learning_rate(keys[1], problem, batches, functions)
     checks.positive("learning_rate", learning_rate, OWNER)
     rates = Rates(learning_rate, NOISE_RATE, DELAYED * num_steps if previous is None else 0)
+
+    def rate(active: np.ndarray) -> float:
+        return learning_rate if given else setup.learning_rate(keys[1], problem, batches, functions, active)
+
     training = train(
-        PruningStep(problem, functions, rates, -2 * np.log(prune)),
+        PruningStep(problem, functions, rates, -2 * np.log(prune), rate),
         setup.first_state(problem, hyper, min(K, m)),
         batches,
         keys[2],
@@ -141,11 +146,18 @@ def relevance_vectors(
 
 
 class PruningStep(QuadruplyStep):
-    """Steps that see what is left: functions of a log precision, in units, below a number."""
+    """Steps that see what is left: functions of a log precision, in units, below a number.
 
-    def __init__(self, problem: Problem, num_functions: int, rates: Rates, most: float) -> None:
+    The fewer functions are left, the less they move f together, and the larger steps may be.
+
+    :param rate: the learning rate for functions that are left.
+    """
+
+    def __init__(
+        self, problem: Problem, num_functions: int, rates: Rates, most: float, rate: Callable[[np.ndarray], float]
+    ) -> None:
         super().__init__(problem, num_functions, rates)
-        self._most, self._calls = most, 0
+        self._most, self._rate, self._calls = most, rate, 0
         self._active = np.arange(len(problem.log_unit))
 
     def prepared(self, state: State) -> tuple[State, np.ndarray | None]:
@@ -159,34 +171,63 @@ class PruningStep(QuadruplyStep):
         active = np.flatnonzero(left)
         if len(active) < len(self._active):
             state = _pruned(self._problem, state, left)
+            self._rates = self._rates._replace(weights=np.asarray(self._rate(active), self._dtype))
         self._active = active
         return state, active
 
 
 def _pruned(problem: Problem, state: State, left: np.ndarray) -> State:
     """Weights that are not left set to zero, and the products of the support rows computed anew."""
-    kept = jnp.asarray(left)
-    mu, average = (jnp.where(kept, part, jnp.zeros_like(part)) for part in (state.mu, state.average))
-    columns = jnp.where(kept[:, None], state.columns, jnp.zeros_like(state.columns))
-    diagonal, K = jnp.exp(state.log_diagonal), columns.shape[1]
+    state = _emptied(state, left.astype(state.mu.dtype))
     of_mu, of_columns = jnp.zeros_like(state.of_mu), jnp.zeros_like(state.of_columns)
-    for chosen in _blocks(np.flatnonzero(left)):
-        Phi = problem.basis.some_features(problem.support_X, chosen) * jnp.exp(problem.log_unit[chosen])[None, :]
-        on = (chosen[:, None] == jnp.arange(K, dtype=chosen.dtype)[None, :]).astype(mu.dtype)
-        of_mu += Phi @ mu[chosen]
-        of_columns += Phi @ (columns[chosen] + on * diagonal[chosen][:, None])
-    return state._replace(mu=mu, average=average, columns=columns, of_mu=of_mu, of_columns=of_columns)
+    for chosen in _blocks(np.flatnonzero(left), len(left)):
+        more = _products(problem, state, chosen)
+        of_mu, of_columns = of_mu + more[0], of_columns + more[1]
+    return state._replace(of_mu=of_mu, of_columns=of_columns)
 
 
-def _blocks(numbers: np.ndarray) -> Iterator[jax.Array]:
-    return (jnp.asarray(numbers[i : i + BLOCK], jnp.int32) for i in range(0, len(numbers), BLOCK))
+@jax.jit
+def _emptied(state: State, left: jax.Array) -> State:
+    return state._replace(
+        mu=state.mu * left,
+        average=state.average * left,
+        columns=state.columns * left[:, None],
+        squares=jax.tree.map(jnp.zeros_like, state.squares),  # steps begin anew
+    )
+
+
+@jax.jit
+def _products(problem: Problem, state: State, chosen: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Support features of chosen functions with means and dense columns."""
+    mu, log_diagonal, columns, log_unit = (
+        jnp.take(part, chosen, axis=0, mode="clip")
+        for part in (state.mu, state.log_diagonal, state.columns, problem.log_unit)
+    )
+    unit = jnp.exp(log_unit) * (chosen < len(problem.log_unit)).astype(mu.dtype)
+    Phi = problem.basis.some_features(problem.support_X, chosen) * unit[None, :]
+    on = (chosen[:, None] == jnp.arange(columns.shape[1], dtype=chosen.dtype)[None, :]).astype(mu.dtype)
+    return Phi @ mu, Phi @ (columns + on * jnp.exp(log_diagonal)[:, None])
+
+
+def _blocks(numbers: np.ndarray, count: int) -> Iterator[jax.Array]:
+    """Numbers of functions in blocks of one size, filled up with the number ``count``, of no function."""
+    size = min(BLOCK, count)
+    for start in range(0, len(numbers), size):
+        part = numbers[start : start + size]
+        yield jnp.asarray(np.append(part, np.full(size - len(part), count)), jnp.int32)
+
+
+@jax.jit
+def _mean_squares(basis: Basis, X: jax.Array, chosen: jax.Array) -> jax.Array:
+    return jnp.mean(basis.some_features(X, chosen) ** 2, axis=0)
 
 
 def _units(key: jax.Array, basis: Basis, batches: RowBatches, count: int, size: float) -> np.ndarray:
     """Deviations of weights with which each feature alone would be of the size of y, on some rows."""
     X = jnp.asarray(batches.some(key, count).X)
-    blocks = _blocks(np.arange(basis.num_features))
-    square = np.concatenate([np.mean(np.asarray(basis.some_features(X, chosen)) ** 2, axis=0) for chosen in blocks])
+    m = basis.num_features
+    blocks = _blocks(np.arange(m), m)
+    square = np.concatenate([np.asarray(_mean_squares(basis, X, chosen)) for chosen in blocks])[:m]
     # A feature that none of these rows sees gets the unit of the others.
     typical = np.median(square[square > 0]) if (square > 0).any() else 1.0
     return size / np.sqrt(np.where(square > 1e-6 * typical, square, typical))

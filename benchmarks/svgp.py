@@ -24,6 +24,7 @@ from common import duration, print_conclusion, print_header, print_table
 from uci_files import read
 
 import ppl_sgp as sgp
+from ppl_sgp.stochastic._swsgp import NeighbourTable, optimiser, swsgp_step
 
 NAMES = ("kin40k", "keggdirected")
 #: Published: RMSE and log density of SVGP, 512 points, and of the best quadruply stochastic GP (Evans 2022, tables 6.2
@@ -147,23 +148,35 @@ def on_real_sets(args: argparse.Namespace) -> dict[str, bool]:
 
 
 def flat_steps(args: argparse.Namespace) -> dict[str, bool]:
+    """The loop of steps as a fit makes them, with batches and unions, neighbours of the rows known."""
     rng, table, milliseconds = np.random.default_rng(0), [], []
     X = rng.standard_normal((max(args.counts), 4))
     y = np.sin(X[:, 0]) * X[:, 1] + 0.1 * rng.standard_normal(len(X))
     start = {"lengthscale": [1.0] * 4, "amplitude": 1.0, "noise_scale": 0.1}
+    seconds: dict[int, list[float]] = {count: [] for count in args.counts}
+    runs = {}
     for count in args.counts:
         options = {"points": X[:count], "num_neighbours": 16, "batch_size": 64, "held_out": None, "start": start}
-        key = jax.random.key(0)
-        fit = sgp.stochastic.swsgp(key, X, y, num_steps=10, **options)
-        seconds = []
-        for _ in range(args.repeats):  # fits of one and of many steps, which share all else
-            spent = []
-            for steps in (10, 10 + args.timed_steps):
-                began = time.perf_counter()
-                sgp.stochastic.swsgp(key, X, y, previous=fit, num_steps=steps, batch_size=64)
-                spent.append(time.perf_counter() - began)
-            seconds.append((spent[1] - spent[0]) / args.timed_steps)
-        milliseconds.append(1e3 * float(np.median(seconds)))
+        fit = sgp.stochastic.swsgp(jax.random.key(0), X[:2000], y[:2000], num_steps=10, **options)
+        batches, adam = sgp.stochastic.row_batches(X[:2000], y[:2000], 64), optimiser(0.01, 0, 1000)
+        neighbours, problem = NeighbourTable(fit.problem, adam, X[:2000]), jax.device_put(fit.problem)
+
+        def steps(state, num_steps, fit=fit, batches=batches, adam=adam, neighbours=neighbours, problem=problem):
+            for t in range(num_steps):
+                batch = batches.draw(jax.random.key(t))
+                points = neighbours.at(state, batch)
+                rows = batch.X, batch.y, np.asarray(batch.scale, batch.X.dtype), *points
+                state, _ = swsgp_step(adam, 0.01, (0, 1000), problem, state, rows)
+            return jax.block_until_ready(state)
+
+        runs[count] = [steps, steps(fit.training.last, 10)]
+    for _ in range(args.repeats):
+        for count, run in runs.items():
+            began = time.perf_counter()
+            run[1] = run[0](run[1], args.timed_steps)
+            seconds[count].append((time.perf_counter() - began) / args.timed_steps)
+    for count in args.counts:
+        milliseconds.append(1e3 * float(np.median(seconds[count])))
         table.append([count, milliseconds[-1]])
     print_table(["points", "ms a step"], table, "64 rows, 16 neighbours, 4 inputs")
     growth = milliseconds[-1] / milliseconds[0]

@@ -128,9 +128,11 @@ def svgp(
     first = 0 if trained is None else trained.steps
     adam = optimiser(float(learning_rate), first, num_steps)
 
+    on_device = jax.device_put(problem)
+
     def step(state: State, key: jax.Array, batch: Any) -> tuple[State, jax.Array]:
         rows = batch.X, batch.y, jnp.asarray(batch.scale, batch.X.dtype)
-        return svgp_step(adam, (first, num_steps), float(natural_size), problem, state, key, rows)
+        return svgp_step(adam, (first, num_steps), float(natural_size), on_device, state, key, rows)
 
     def density(state: State) -> float:
         assert held is not None

@@ -186,12 +186,13 @@ def swsgp(
         state = trained.last
     first = 0 if trained is None else trained.steps
     adam = optimiser(float(learning_rate), first, num_steps)
-    table = _Table(problem, adam, X if not chunks else None)
+    on_device = jax.device_put(problem)  # once: a step would copy all points
+    table = NeighbourTable(problem, adam, X if not chunks else None)
 
     def step(state: NeighbourState, key: jax.Array, batch: Batch) -> tuple[NeighbourState, jax.Array]:
         numbers, places = table.at(state, batch)
         rows = batch.X, batch.y, jnp.asarray(batch.scale, batch.X.dtype), numbers, places
-        return swsgp_step(adam, float(point_rate), (first, num_steps), problem, state, rows)
+        return swsgp_step(adam, float(point_rate), (first, num_steps), on_device, state, rows)
 
     training: Training[NeighbourState] = train(
         step,
@@ -210,7 +211,7 @@ def swsgp(
     return SWSGPFit(_posterior(problem, adam, training.state, training), training, {"batch_size": size}, problem, held)
 
 
-class _Table:
+class NeighbourTable:
     """The neighbours of all training rows, found anew when lengthscales have moved; of chunks those of each batch."""
 
     def __init__(self, problem: NeighbourProblem, adam: Any, X: Any) -> None:

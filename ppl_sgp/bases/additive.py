@@ -25,10 +25,9 @@ from .table import TableBasis
 
 #: Parts that are of no column alone.
 INTERCEPT, LINEAR, JOINT = "intercept", "linear", "joint"
-#: Functions of a number and of a date, on boxes twice as wide as what the recipe has seen: for Matern32 good for
-#: lengthscales from a fourth and a fifteenth of the half-range to a half of it (LaplaceBasis.suggest), beyond which
-#: functions are near to lines.
-NUMBER_FUNCTIONS, DATE_FUNCTIONS, BOX = 30, 100, 2.0
+#: Functions of a number and of a date, and the boxes that they are on over what the recipe has seen: for Matern32 good for
+#: lengthscales from a fourth and a tenth of the half-range (LaplaceBasis.suggest) up, longer ones being lines.
+NUMBER_FUNCTIONS, DATE_FUNCTIONS, BOX = 40, 100, 2.75
 #: Seasons of dates: their periods in days, and most harmonics.
 SEASONS = {"day": (1.0, 8), "week": (7.0, 12), "year": (365.2425, 12)}
 #: Periods that dates must have seen for a season, and steps of the dates in half a period of its last harmonic.
@@ -49,7 +48,7 @@ def additive_basis(
     ============================  ===================================================================================
     ``intercept``                 :class:`~ppl_sgp.ConstantBasis`
     ``linear``                    lines in all numbers, dates and indicators of missing values
-    the name of a number, a date  a smooth function, :class:`~ppl_sgp.LaplaceBasis` of 30 functions, of a date 100
+    the name of a number, a date  a smooth function, :class:`~ppl_sgp.LaplaceBasis` of 40 functions, of a date 100
     the name of a date and        :class:`~ppl_sgp.PeriodicBasis` without a constant, where dates span two periods (and
     ``day``, ``week``, ``year``   have a time, for a day)
     the name of a category        :class:`~ppl_sgp.CategoricalBasis`: an effect a level

@@ -1,6 +1,6 @@
 """Sparse Gaussian-process priors for NumPyro: compress rows once, then sample at a cost independent of their number."""
 
-from . import direct, likelihoods, models, plots
+from . import direct, likelihoods, models, plots, stochastic
 from ._internal.blas import one_blas_thread
 from ._internal.pytree import pytree_dataclass, static
 from .bases.additive import additive_basis
@@ -268,6 +268,7 @@ __all__ = [
     "stack",
     "stack_statistics",
     "static",
+    "stochastic",
     "sufficient_statistics",
     "table_chunks",
     "tensor",

@@ -20,6 +20,7 @@ DOCS = ROOT / "docs"
 PAGES = sorted(page for folder in (ROOT, DOCS, ROOT / "benchmarks") for page in folder.glob("*.md"))
 MODULES = {"ppl_sgp": sgp, "ppl_sgp.models": sgp.models, "ppl_sgp.direct": sgp.direct, "ppl_sgp.plots": sgp.plots}
 MODULES["ppl_sgp.likelihoods"] = sgp.likelihoods
+MODULES["ppl_sgp.stochastic"] = sgp.stochastic
 
 
 def prose(page):

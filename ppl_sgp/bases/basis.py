@@ -121,6 +121,26 @@ class Basis(abc.ABC):
         :return: features, shape (n, m). Row i depends on row i of ``X`` alone.
         """
 
+    def some_features(self, X: jax.Array, indices: jax.Array) -> jax.Array:
+        """Chosen features of valid inputs in JAX, for methods that see few of many features at a time.
+
+        Here all are computed; bases that can compute some of them alone, in O(n k), say so by overriding this.
+
+        :param X: inputs, shape (n, d).
+        :param indices: which features, shape (k,), perhaps traced; of ones beyond the last feature nothing is used.
+        :return: shape (n, k), in the dtype of ``X``.
+        """
+        return jnp.take(self.features(X, jnp), indices, axis=1, mode="clip")
+
+    def some_log_variances(self, kernel: Kernel, indices: jax.Array) -> jax.Array:
+        """Logarithms of the variances that :meth:`weight_prior` gives chosen weights, independent ones, shape (k,).
+
+        :param kernel: the target kernel; its hyperparameters may be traced.
+        :param indices: which weights, shape (k,), as :meth:`some_features` takes them.
+        """
+        log_variance = jnp.broadcast_to(self.weight_prior(kernel).log_variance, (self.num_features,))
+        return jnp.take(log_variance, indices, mode="clip")
+
     def check_domain(self, X: Any) -> None:  # noqa: B027 - most bases are good for all inputs
         """Warn of valid inputs (n, d) outside the domain of the features, or refuse them, where they can be read."""
 

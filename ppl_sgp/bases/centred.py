@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from .._internal import checks
@@ -19,7 +20,7 @@ from .._internal.pytree import pytree_dataclass, static
 from .._internal.random import random_key
 from ..kernels import Kernel
 from .basis import Basis
-from .frozen_kernel import covariances, evaluate_rows, share_far
+from .frozen_kernel import covariances, evaluate, evaluate_rows, share_far
 from .inputs import point_set
 
 
@@ -127,6 +128,14 @@ class CentredBasis(Basis):
                 "are too small. Do not trust predictions there, use centres that cover them, or predict with "
                 "`augment=sgp.Augmentation(X, y)`.",
             )
+
+    def some_features(self, X: jax.Array, indices: jax.Array) -> jax.Array:
+        """Kernels at chosen centres alone, O(n k d)."""
+        count = self.centres.shape[-2]
+        # What is chosen is cast, not all there is.
+        centres = jnp.take(jnp.asarray(self.centres), indices, axis=0, mode="clip").astype(X.dtype)
+        values = evaluate(covariances, (self.kernel, centres), X, jnp)
+        return jnp.where((indices == count)[None, :], jnp.ones_like(values), values) if self.bias else values
 
     def features(self, X: Any, xp: ModuleType) -> Any:
         features = evaluate_rows(covariances, (self.kernel, self.centres), X, xp, len(self.centres))

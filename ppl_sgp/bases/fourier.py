@@ -29,7 +29,7 @@ from ..priors.prior import effective_number
 from .basis import Basis
 from .proposals import check_request, checked_centre, drawn_kernels, hyperprior_kernels, variance_shares
 from .spectral_points import base_points
-from .turns import cosine_and_sine
+from .turns import cosine_and_sine, cosine_of_turns
 
 #: Draws that keep fewer effective features than this share of m approximate their kernel poorly.
 FEW_FEATURES = 0.1
@@ -234,6 +234,25 @@ class FourierBasis(Basis):
         turns = (X - jnp.asarray(self.centre, X.dtype)[None, :]) @ jnp.asarray(self.frequencies, X.dtype).T
         phase = 2 * math.pi * (turns - jnp.round(turns))
         return jnp.concatenate([jnp.cos(phase), jnp.sin(phase)], axis=-1)
+
+    def some_features(self, X: jax.Array, indices: jax.Array) -> jax.Array:
+        """Cosines and sines at the spectral points of chosen features alone, O(n k d)."""
+        half = self.num_features // 2
+        # What is chosen is cast, not all there is.
+        frequencies = jnp.take(jnp.asarray(self.frequencies), indices % half, axis=0).astype(X.dtype)
+        turns = (X - jnp.asarray(self.centre, X.dtype)[None, :]) @ frequencies.T
+        turns -= jnp.where(indices < half, 0.0, 0.25).astype(X.dtype)[None, :]
+        return cosine_of_turns(turns)
+
+    def some_log_variances(self, kernel: Kernel, indices: jax.Array) -> jax.Array:
+        """Of the spectral points of chosen features alone, O(k d)."""
+        half = self.num_features // 2
+        frequencies, log_proposal = (
+            jnp.take(jnp.asarray(part), indices % half, axis=0) for part in (self.frequencies, self.log_proposal)
+        )
+        some = FourierBasis(frequencies, log_proposal, self.centre, self.proposal)
+        log_variance = some.weight_prior(kernel).log_variance[: len(indices)]
+        return log_variance + jnp.asarray(math.log(len(indices) / half), log_variance.dtype)
 
     @property
     def has_float32_features(self) -> bool:

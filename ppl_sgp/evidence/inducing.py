@@ -35,6 +35,8 @@ METHODS = ("vfe", "dtc", "fitc", "pitc", "pic")
 IN_BLOCKS = ("pitc", "pic")
 #: Variances added to those at the inducing points, as shares of their mean: the first with which they have a factor.
 JITTER = tuple(10.0**exponent for exponent in range(-10, -3))
+#: Rounding errors that a jitter must be above.
+ROUNDED = 10
 
 
 def inducing_evidence(
@@ -197,18 +199,22 @@ def _terms(
 
 
 def factor_at_points(kernel: Kernel, Z: jax.Array) -> jax.Array:
-    """The Cholesky factor of the covariance at the points and a jitter, the least of ``JITTER`` that gives one."""
+    """The Cholesky factor of the covariance at the points and a jitter, the least of ``JITTER`` that gives one.
+
+    In float32 (stochastic fits) the least that is well above its rounding errors.
+    """
     covariance = kernel(Z)
     mean = jnp.mean(jnp.diagonal(covariance))
     unit = jnp.where(mean > 0, mean, 1)
-    steps = jnp.asarray(JITTER)
+    resolved = [step for step in JITTER if step > ROUNDED * float(jnp.finfo(covariance.dtype).eps)]
+    steps = jnp.asarray(resolved, covariance.dtype)
 
     def shifted(covariance: jax.Array, step: Any) -> jax.Array:
-        return jnp.linalg.cholesky(covariance + steps[step] * unit * jnp.eye(len(covariance)))
+        return jnp.linalg.cholesky(covariance + steps[step] * unit * jnp.eye(len(covariance), dtype=covariance.dtype))
 
     def fails(step: Any) -> Any:
         L = shifted(jax.lax.stop_gradient(covariance), step)
-        return (step < len(JITTER) - 1) & ~jnp.isfinite(L).all()
+        return (step < len(resolved) - 1) & ~jnp.isfinite(L).all()
 
     step = jax.lax.while_loop(fails, lambda step: step + 1, jnp.asarray(0))
     return shifted(covariance, step)

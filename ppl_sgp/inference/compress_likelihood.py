@@ -112,16 +112,17 @@ def compress_likelihood(
     return found
 
 
-def likelihood_of(likelihood: Any) -> Likelihood:
+def likelihood_of(likelihood: Any, owner: str = OWNER) -> Likelihood:
     """A likelihood, also of a function that makes a distribution."""
     if isinstance(likelihood, type):
-        raise ValueError(f"{OWNER}: `likelihood` must be an instance; got the class {likelihood.__name__}. Call it.")
+        raise ValueError(f"{owner}: `likelihood` must be an instance; got the class {likelihood.__name__}. Call it.")
     if isinstance(likelihood, Likelihood):
         return likelihood
     if not callable(likelihood):
         raise ValueError(
-            f"{OWNER}: `likelihood` must be one of sgp.likelihoods, or a function from predictors to a NumPyro "
-            f"distribution; got {type(likelihood).__name__}. The order is compress_likelihood(basis, X, y, likelihood)."
+            f"{owner}: `likelihood` must be one of sgp.likelihoods, or a function from predictors to a NumPyro "
+            f"distribution; got {type(likelihood).__name__}."
+            + (" The order is compress_likelihood(basis, X, y, likelihood)." if owner == OWNER else "")
         )
     return FromDistribution(likelihood)
 

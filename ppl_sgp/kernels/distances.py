@@ -15,6 +15,9 @@ import numpy as np
 
 #: Largest rounding, relative to derivatives of order one, with which they are multiplied out.
 MOST_ROUNDING = 1e-10
+#: Pairs up to which derivatives are of differences always: they are cheap then, and JAX can map them over batches, as
+#: it cannot map a choice that depends on values.
+FEW = 2**16
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
@@ -50,7 +53,7 @@ def _jvp(multiply_out: bool, primals: tuple[Any, ...], tangents: tuple[Any, ...]
         return jax.jvp(_of_differences, primals, tangents)[1]
 
     value = squared_distances(multiply_out, *primals)
-    if not multiply_out or X.dtype != jnp.float64:
+    if not multiply_out or X.dtype != jnp.float64 or value.size <= FEW:
         return value, by_differences(tangents)
     centre = jax.lax.stop_gradient(jnp.mean(X2, axis=0))
     U, U2 = ((inputs - centre[None, :]) / lengthscales[None, :] for inputs in (X, X2))

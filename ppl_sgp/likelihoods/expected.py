@@ -22,15 +22,15 @@ NODES, POINTS = 20, 64
 
 def averaged(likelihood: Any, mean: Any, covariance: Any, y: Any, parameters: Any) -> Any:
     """Averages of :meth:`Likelihood.derivatives`, see :meth:`Likelihood.averaged`."""
-    return _average(likelihood, mean, covariance, lambda eta: likelihood.derivatives(eta, y, parameters))
+    return average(likelihood, mean, covariance, lambda eta: likelihood.derivatives(eta, y, parameters))
 
 
 def averaged_joint(likelihood: Any, mean: Any, covariance: Any, y: Any, parameters: Any) -> Any:
     """Averages of :meth:`Likelihood.joint_derivatives` over normal predictors, at one value of the parameters."""
-    return _average(likelihood, mean, covariance, lambda eta: likelihood.joint_derivatives(eta, y, parameters))
+    return average(likelihood, mean, covariance, lambda eta: likelihood.joint_derivatives(eta, y, parameters))
 
 
-def _average(likelihood: Any, mean: Any, covariance: Any, function: Callable[[jax.Array], Any]) -> Any:
+def average(likelihood: Any, mean: Any, covariance: Any, function: Callable[[jax.Array], Any]) -> Any:
     """The average of a tree of functions of the predictors.
 
     One node after the other: memory of the size of the rows, whatever the number of nodes.

@@ -25,20 +25,29 @@ def log_cdf(z: Any) -> jax.Array:
 @jax.custom_jvp
 def hazard(z: Any) -> jax.Array:
     """``h(z) = φ(z)/Φ(z)``."""
-    return jnp.asarray((2 / jnp.pi) ** 0.5, z.dtype) / erfcx(-z * jnp.asarray(0.5**0.5, z.dtype))
+    return jnp.where(z < FAR, _continued_fraction(z) - z, _near(z))
 
 
 @jax.custom_jvp
 def excess(z: jax.Array) -> jax.Array:
     """``h(z) + z``."""
-    far = z < FAR
-    t = jnp.where(far, -z, -FAR)
+    return jnp.where(z < FAR, _continued_fraction(z), _near(z) + z)
+
+
+def _near(z: jax.Array) -> jax.Array:
+    """``h(z)`` above ``FAR``: below, in float32, JAX's ``erfcx`` is zero between -13.3 and -13.1."""
+    z = jnp.maximum(z, FAR)
+    return jnp.asarray((2 / jnp.pi) ** 0.5, z.dtype) / erfcx(-z * jnp.asarray(0.5**0.5, z.dtype))
+
+
+def _continued_fraction(z: jax.Array) -> jax.Array:
+    """``h(z) + z`` below ``FAR``."""
+    t = jnp.where(z < FAR, -z, -FAR)
 
     def below(index: jax.Array, above: jax.Array) -> jax.Array:
         return t + (TERMS - index).astype(t.dtype) / above
 
-    above = jax.lax.fori_loop(0, TERMS - 1, below, t)
-    return jnp.where(far, 1 / above, hazard(z) + z)
+    return 1 / jax.lax.fori_loop(0, TERMS - 1, below, t)
 
 
 @log_cdf.defjvp

@@ -192,18 +192,19 @@ def kernel_families(kernel: Any) -> tuple[Family, ...]:
         (SquaredExponential,) if kernel is None else tuple(kernel) if isinstance(kernel, list | tuple) else (kernel,)
     )
     for family in given:
-        _check_family(family)
+        check_family(family, "place")
     if not given:
         raise ValueError("place: `kernel` is an empty list. Leave it out, or pass classes such as sgp.Matern52.")
     return given
 
 
-def _check_family(family: Any) -> None:
+def check_family(family: Any, owner: str) -> None:
+    """Refuse what is no class of kernels with lengthscales and an amplitude."""
     if isinstance(family, Kernel) or not callable(family):
         got = f"one of {type(family).__name__}" if isinstance(family, Kernel) else repr(family)
         raise ValueError(
-            f"place: `kernel` must be a class such as sgp.Matern52, a function of lengthscales and amplitude, or a "
-            f"list of these to choose among; got {got}. Its hyperparameters are what `place` finds."
+            f"{owner}: `kernel` must be a class such as sgp.Matern52, a function of lengthscales and amplitude, or "
+            f"(`place`) a list of these to choose among; got {got}. Its hyperparameters are what is to be found."
         )
     try:
         made = family(np.array([1.0, 2.0]), np.float64(1.0))
@@ -212,7 +213,7 @@ def _check_family(family: Any) -> None:
         made = None
     if made is None or any(len(part.terms) > 1 for part in made.factors):
         raise ValueError(
-            f"place: {getattr(family, '__name__', family)} does not make a kernel, which is no sum, of lengthscales "
+            f"{owner}: {getattr(family, '__name__', family)} does not make a kernel, which is no sum, of lengthscales "
             "(d,) and an amplitude. Pass sgp.SquaredExponential, a Matern class, sgp.RationalQuadratic, or a function "
             "such as `lambda lengthscale, amplitude: sgp.Matern52(lengthscale, amplitude)`. For sums, seasons and "
             "trends make a basis for each term and `sgp.stack` them."

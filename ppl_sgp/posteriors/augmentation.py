@@ -90,7 +90,7 @@ class NewCentres:
         y = y[:, None] if y.ndim == 1 else y
         self._basis, self._X, self._y, self._max_memory = statistics.basis, X, y, max_memory
         self._omega = np.ones(len(X)) if omega is None else omega
-        self._kernel = _kernel_of(statistics.basis, augmentation.kernel)
+        self._kernel = kernel_of(statistics.basis, augmentation.kernel)
         scale = np.sqrt(np.mean(y**2)) if augmentation.scale is None else augmentation.scale
         if not scale > 0:
             raise ValueError("Augmentation: y is identically zero, so it says nothing about `scale`; pass one.")
@@ -170,7 +170,8 @@ def _products(draws: WeightDraws, Phi: np.ndarray, cross: np.ndarray) -> np.ndar
     )
 
 
-def _kernel_of(basis: Basis, kernel: Kernel | None) -> Kernel:
+def kernel_of(basis: Basis, kernel: Kernel | None) -> Kernel:
+    """The kernel of new centres: the one that was asked for, or that of the basis."""
     chosen = basis.centre_kernel if kernel is None else kernel
     if not isinstance(chosen, Kernel):
         raise ValueError(

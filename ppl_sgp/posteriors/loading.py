@@ -15,12 +15,13 @@ from .site_draws import StoredDraws
 from .stored import StoredPosterior
 
 
-def load_posterior(path: Any, model: Callable[..., Any] | None = None, *, max_memory: float = 2e9) -> Posterior:
-    """Read what :meth:`Posterior.save` wrote.
+def load_posterior(path: Any, model: Callable[..., Any] | None = None, *, max_memory: float = 2e9) -> Any:
+    """Read what :meth:`Posterior.save` wrote, or the ``save`` of a stochastic fit.
 
     :param path: the file.
     :param model: the model that the draws are of, for what asks it anew.
     :param max_memory: bytes that intermediate results may take.
+    :return: a :class:`~ppl_sgp.Posterior`, or the :class:`~ppl_sgp.stochastic.VariationalWeights` that was saved.
     :raises ValueError: if the file is damaged, or does not hold a posterior.
 
     .. doctest::
@@ -37,6 +38,8 @@ def load_posterior(path: Any, model: Callable[..., Any] | None = None, *, max_me
     """
     parts = read(path)
     stored = parts.get("posterior")
+    if hasattr(stored, "predict"):  # complete in itself, as the posteriors of stochastic fits are
+        return stored
     if not isinstance(stored, StoredPosterior):
         raise ValueError(f"{path} holds {sorted(parts)}, not a posterior as its `save` writes it.")
     kinds = {"rows": Rows, "grid": Grid, **KINDS}

@@ -63,7 +63,7 @@ def predicted_outcomes(
             "that differ in the inputs of one part."
         )
     X_new, _ = prediction_inputs(X_new, None, outcomes.input_dim)
-    rows = NewRows(X_new, _offsets(offset, len(X_new), "predict"), _columns(given, len(X_new)))
+    rows = NewRows(X_new, row_offsets(offset, len(X_new), "predict"), row_columns(given, len(X_new)))
     return _prediction(posterior, outcomes, lambda chosen: outcomes.at(rows.take(chosen)), len(X_new))
 
 
@@ -75,7 +75,7 @@ def left_out_outcomes(
     assert outcomes is not None
     X, y = outcomes.training_rows(X, y, owner)
     omega = None if row_weights is None else checks.row_precisions(row_weights, len(X), owner).astype(np.float64)
-    offset = _offsets(offset, len(X), owner)
+    offset = row_offsets(offset, len(X), owner)
     chosen = chosen_rows(len(X), rows, owner)
     needed = 8 * outcomes.num_draws * len(chosen)
     if needed > posterior.max_memory:
@@ -122,7 +122,8 @@ def _prediction(posterior: Posterior, outcomes: Outcomes, at: Any, num_rows: int
     return prediction
 
 
-def _offsets(offset: Any, num_rows: int, owner: str) -> np.ndarray | None:
+def row_offsets(offset: Any, num_rows: int, owner: str) -> np.ndarray | None:
+    """What the predictor of each row has beside f, checked, or ``None``."""
     if offset is None:
         return None
     values = checks.host_numbers("offset", offset, owner).astype(np.float64)
@@ -132,7 +133,8 @@ def _offsets(offset: Any, num_rows: int, owner: str) -> np.ndarray | None:
     return values
 
 
-def _columns(given: Any, num_rows: int) -> np.ndarray | None:
+def row_columns(given: Any, num_rows: int) -> np.ndarray | None:
+    """What is known of new rows in the columns that y has, checked, or ``None``."""
     if given is None:
         return None
     values = checks.host_numbers("given", given, "predict").astype(np.float64)

@@ -25,8 +25,8 @@ from .table import TableBasis
 
 #: Parts that are of no column alone.
 INTERCEPT, LINEAR, JOINT = "intercept", "linear", "joint"
-#: Functions of a number and of a date, and the boxes that they are on over what the recipe has seen: for Matern32 good for
-#: lengthscales from a fourth and a tenth of the half-range (LaplaceBasis.suggest) up, longer ones being lines.
+#: Functions of a number and of a date, and the boxes that they are on over what the recipe has seen: for Matern32 good
+#: for lengthscales from a fourth and a tenth of the half-range (LaplaceBasis.suggest) up, longer ones being lines.
 NUMBER_FUNCTIONS, DATE_FUNCTIONS, BOX = 40, 100, 2.75
 #: Seasons of dates: their periods in days, and most harmonics.
 SEASONS = {"day": (1.0, 8), "week": (7.0, 12), "year": (365.2425, 12)}

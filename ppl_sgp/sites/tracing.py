@@ -101,8 +101,9 @@ def observed_site(model: Callable[..., Any], data: Any, site: str | None) -> Obs
     if site not in sites:
         names = sorted([*sites, *by_row])
         raise ValueError(
-            "The model must have one site made by `sgp.observe`, `sgp.observe_weights`, `sgp.observe_exact` or "
-            f"`sgp.observe_inducing`, or observe rows by a distribution of its own; it has {names or 'none'}."
+            "The model must have one site made by `sgp.observe`, `sgp.observe_weights`, `sgp.observe_exact`, "
+            "`sgp.observe_inducing` or `sgp.observe_grid`, or observe rows by a distribution of its own; it has "
+            f"{names or 'none'}."
             + (f" {site!r} is not among them." if site is not None else " Say which with `site=`." * bool(names))
             + ("" if names else " Models with `sgp.latent` are of rows: pass `sgp.rows(X, y)`.")
         )

@@ -10,6 +10,7 @@ from .bases.columns import InputColumns, SelectedColumns
 from .bases.constant import ConstantBasis
 from .bases.feature_kernel import FeatureKernel
 from .bases.fourier import FourierBasis
+from .bases.functionals import DerivativeBasis, IntegralBasis
 from .bases.grid_eigen import GridEigenBasis
 from .bases.interpolation import InterpolationBasis
 from .bases.laplace import LaplaceBasis
@@ -64,11 +65,13 @@ from .kernels import (
     SquaredExponential,
     Sum,
 )
+from .kernels.derivative import DerivativeKernel
 from .placement.adaptive_features import AdaptedFeatures, adapt_features
 from .placement.place import place
 from .placement.placed import Placed, PlacementReport
 from .posteriors.augmentation import Augmentation
 from .posteriors.averaging import AveragedPrediction, average_predictions
+from .posteriors.gradient import GradientPrediction, predict_gradient
 from .posteriors.held_out import leave_future_out, leave_groups_out
 from .posteriors.importance import ImportanceWeights
 from .posteriors.loading import load_posterior
@@ -123,6 +126,8 @@ __all__ = [
     "Constant",
     "ConstantBasis",
     "DensePrior",
+    "DerivativeBasis",
+    "DerivativeKernel",
     "DiagonalPrior",
     "DiscreteRelaxation",
     "EvidenceFit",
@@ -132,6 +137,7 @@ __all__ = [
     "FeatureKernel",
     "FourierBasis",
     "GibbsRows",
+    "GradientPrediction",
     "GridEigenBasis",
     "GroupedGP",
     "GroupedStatistics",
@@ -141,6 +147,7 @@ __all__ = [
     "InducingGP",
     "InducingPoints",
     "InputColumns",
+    "IntegralBasis",
     "InterpolationBasis",
     "Kernel",
     "KroneckerPrior",
@@ -232,6 +239,7 @@ __all__ = [
     "posterior",
     "posterior_sbc",
     "predict",
+    "predict_gradient",
     "predictive_entropy",
     "pytree_dataclass",
     "rank_uniformity",

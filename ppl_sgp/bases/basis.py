@@ -88,6 +88,11 @@ class Basis(abc.ABC):
         return self
 
     @property
+    def weights_of(self) -> Basis:
+        """The basis whose weights the features are of: itself, but for derivatives and integrals of another's f."""
+        return self
+
+    @property
     def num_orthonormal(self) -> int:
         """How many features, the first ones, have norm one over the rows of the statistics."""
         return 0

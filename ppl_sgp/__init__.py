@@ -25,6 +25,7 @@ from .bases.tensor import TensorBasis, tensor
 from .bases.user import CallableBasis
 from .diagnostics.classification_calibration import calibrate_classification, predictive_entropy
 from .diagnostics.count_calibration import calibrate_counts
+from .diagnostics.input_relevance import input_relevance
 from .diagnostics.likelihood_calibration import likelihood_sbc
 from .diagnostics.marginal_likelihood import MarginalLikelihood, log_marginal_likelihood
 from .diagnostics.regression_calibration import calibrate_regression
@@ -215,6 +216,7 @@ __all__ = [
     "importance_weights",
     "inducing_evidence",
     "inducing_upper_bound",
+    "input_relevance",
     "kernel_draws",
     "kernel_error",
     "latent",

@@ -63,8 +63,8 @@ def input_relevance(
     labels = labels if names is None else list(names)
     if len(labels) != len(scale):
         raise ValueError(f"{owner}: `names` must be {len(scale)} names; got {len(labels)}.")
-    tails = [0.5] if probability == 0 else [(1 - probability) / 2, 0.5, (1 + probability) / 2]
-    tails = checks.probabilities("probability", np.array(tails), owner)
+    ends = np.array([(1 - probability) / 2, 0.5, (1 + probability) / 2])
+    tails = checks.probabilities("probability", ends, owner)
     found = {}
     if X is None and isinstance(data, Rows):
         X = np.asarray(data.X)[:: -(-data.num_rows // MOST_ROWS)]

@@ -14,6 +14,7 @@ import numpy as np
 import xarray as xr
 
 from ..bases.functionals import DerivativeBasis, directional
+from ..bases.residual import Residual
 from ..expansion.compressed_likelihood import CompressedLikelihood
 from ..kernels.derivative import DerivativeKernel, require_differentiable, with_codes
 from ..statistics.kept_rows import Rows
@@ -123,10 +124,17 @@ class WeightGradient(GradientPrediction, WeightPrediction):
         basis.require_finite(Phi, X, owner="predict_gradient")
         return Phi
 
-    def _residual_variance(self, rows: slice) -> np.ndarray:
+    def _residual_of(self, rows: slice) -> Residual:
         """Nothing: what a frozen kernel's basis lacks is known of values alone."""
-        parts = len(self._functions.basis.residual_variance(self._X_new[:1, :-1]))
-        return np.zeros((parts, len(self._X_new[rows])))
+        found = self._functions.basis.residual(self._X_new[rows, :-1])
+        unseen = ((found.group >= 0) & (found.root != 0)).any(axis=0)
+        if unseen.any():
+            row = (rows.start or 0) + int(np.argmax(unseen))
+            raise ValueError(
+                f"predict_gradient: row {row // len(self.columns)} has a level that the basis has not seen, of which "
+                "it knows the spread of values alone. Leave such rows out."
+            )
+        return found.times(0.0)
 
 
 class DifferentiatedRows:

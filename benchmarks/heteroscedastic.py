@@ -1,8 +1,8 @@
 """Noise that varies with x, by a compressed likelihood of two predictors, against NUTS on the weights of both.
 
 ``y = sin 4x + exp(−1.5 + 1.2 sin 3x) ε``, ten Laplace functions and a level for the mean and for the log noise, at
-fixed priors. The claim: from 400 rows on, means are within 0.1 posterior standard deviations of those of NUTS with the exact
-likelihood, and standard deviations within 10%.
+fixed priors. The claim: from 400 rows on, means are within 0.1 posterior standard deviations of those of NUTS with the
+exact likelihood, and standard deviations within 10%.
 
     python benchmarks/heteroscedastic.py            # some minutes on 2 cores
     python benchmarks/heteroscedastic.py --smoke

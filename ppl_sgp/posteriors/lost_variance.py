@@ -47,7 +47,8 @@ def warn_of_lost_variance(posterior: Posterior, X_new: np.ndarray) -> None:
     parameters = few.parameters()
     if not isinstance(parameters, MarginalParameters):
         return
-    if basis.effective_share(parameters.prior.log_variance) < FEW_FEATURES:
+    # Mapped: priors of correlated weights know the variances of one at a time.
+    if jnp.min(jax.vmap(lambda prior: basis.effective_share(prior.log_variance))(parameters.prior)) < FEW_FEATURES:
         return  # which is announced already, and explains it
     share = np.median(_shares(few, parameters, X), axis=0)
     poor = share < LEAST_SHARE

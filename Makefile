@@ -10,18 +10,19 @@ PYTEST_ARGS ?=
 PY := $(VENV)/bin/python
 PIP_INSTALL := "$(PY)" -m pip install --quiet --disable-pip-version-check --no-input
 
-.PHONY: help demo test test-float64 test-float32 test-defaults test-lowest end-to-end lint format docs bench clean
+.PHONY: help demo test test-float64 test-float32 test-defaults test-lowest end-to-end lint format docs bench dist clean
 .DELETE_ON_ERROR:
 
 help:
 	@echo 'make demo     run examples/quickstart.py'
 	@echo 'make test     the test suite in float64 and in float32'
 	@echo 'make test-defaults   in float64 with the settings that users have; make test-lowest   with the oldest versions'
-	@echo 'make end-to-end   chains against exact posteriors, the notebooks, the code of the documentation, the doctests'
+	@echo 'make end-to-end   slow tests, chains against exact posteriors, notebooks, the code of the documentation, doctests'
 	@echo 'make lint     ruff and mypy'
 	@echo 'make format   let ruff rewrite what make lint would complain about'
 	@echo 'make docs     the documentation, in docs/_build/html'
 	@echo 'make bench    list the benchmarks; make bench NAME=evidence runs one'
+	@echo 'make dist     wheel and source distribution, in dist/, checked'
 	@echo 'make clean    remove the virtual environment, caches and builds'
 	@echo 'Each sets up what it needs in $(VENV) first, with $(PYTHON) (override with PYTHON=..., VENV=...).'
 
@@ -37,7 +38,7 @@ COMPILED := JAX_COMPILATION_CACHE_DIR="$(abspath $(VENV))/.compiled" JAX_PERSIST
 define lane
 	$(COMPILED) JAX_ENABLE_X64=$(1) OPENBLAS_NUM_THREADS=1 "$(PY)" -m pytest --numprocesses 2 $(2) $(PYTEST_ARGS)
 endef
-suite := --dist loadfile -m "not end_to_end"
+suite := --dist loadfile -m "not (end_to_end or slow)"
 
 test-float64: $(VENV)/.test-installed
 	$(call lane,1,$(suite))
@@ -55,7 +56,7 @@ test-lowest: $(VENV)/.lowest-installed
 	$(call lane,1,$(suite)) $(wildcard $(lowest))
 
 end-to-end: $(VENV)/.test-installed
-	$(call lane,1,-m end_to_end)
+	$(call lane,1,-m "end_to_end or slow")
 	$(COMPILED) OPENBLAS_NUM_THREADS=1 "$(PY)" -m pytest --numprocesses 2 --doctest-modules ppl_sgp
 
 lint: $(VENV)/.test-installed
@@ -78,6 +79,11 @@ bench:
 	@echo 'Benchmarks; run one with make bench NAME=...'
 	@for script in $$(grep -l __main__ benchmarks/*.py); do echo "  $$(basename "$$script" .py)"; done
 endif
+
+dist: $(VENV)/.test-installed
+	rm -rf dist
+	"$(PY)" -m build
+	"$(PY)" -m twine check --strict dist/*
 
 clean:
 	rm -rf "$(VENV)" .mypy_cache .pytest_cache .ruff_cache build dist docs/_build

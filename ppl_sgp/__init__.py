@@ -1,6 +1,7 @@
 """Sparse Gaussian-process priors for NumPyro: compress rows once, then sample at a cost independent of their number."""
 
 from . import direct, likelihoods, models, plots
+from ._internal.blas import one_blas_thread
 from ._internal.pytree import pytree_dataclass, static
 from .bases.additive import additive_basis
 from .bases.basis import Basis
@@ -103,6 +104,8 @@ from .statistics.kept_rows import ChunkedRows, Rows, SpreadRows, rows
 from .statistics.statistics import SufficientStatistics
 from .tables.chunks import TableChunks, table_chunks
 from .tables.recipe import Recipe, recipe
+
+__version__ = "0.1.0.dev0"
 
 __all__ = [
     "EXTRA_FIELDS",
@@ -235,6 +238,7 @@ __all__ = [
     "observe_groups",
     "observe_inducing",
     "observe_weights",
+    "one_blas_thread",
     "output_statistics",
     "place",
     "plots",

@@ -239,17 +239,19 @@ def common_dtype(*values: Any) -> jnp.dtype:
 
 
 #: Packages between a user's line and a warning.
-_NOT_THE_USERS = (__name__.partition(".")[0], "numpyro", "jax", "contextlib", "functools")
+_NOT_THE_USERS = {
+    *(__name__.partition(".")[0], "numpyro", "jax", "numpy", "scipy", "dask", "distributed"),
+    *("concurrent", "contextlib", "functools", "threading"),
+}
 
 
-def warn(message: str, stacklevel: int | None = None) -> None:
-    """A ``UserWarning`` at the user's line: the first one outside this package, NumPyro and JAX.
+def warn(message: str) -> None:
+    """A ``UserWarning`` at the user's line: the first one outside this package and those that it calls.
 
     Python shows it once for each such line, however often a model is traced.
     """
-    if stacklevel is None:
-        stacklevel, frame = 2, inspect.currentframe()
-        frame = frame.f_back if frame else None
-        while frame and frame.f_globals.get("__name__", "").partition(".")[0] in _NOT_THE_USERS and frame.f_back:
-            stacklevel, frame = stacklevel + 1, frame.f_back
+    stacklevel, frame = 2, inspect.currentframe()
+    frame = frame.f_back if frame else None
+    while frame and frame.f_globals.get("__name__", "").partition(".")[0] in _NOT_THE_USERS and frame.f_back:
+        stacklevel, frame = stacklevel + 1, frame.f_back
     warnings.warn(message, UserWarning, stacklevel=stacklevel)

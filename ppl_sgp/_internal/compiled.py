@@ -10,6 +10,8 @@ from typing import Any
 import jax
 import numpy as np
 
+from .blas import largest_dimension, one_thread_if_small
+
 #: What JAX raises where a program asks for the value of an argument while it is being compiled.
 _WANTS_VALUES = (
     jax.errors.ConcretizationTypeError,
@@ -43,6 +45,10 @@ class Compiled:
 
     def __call__(self, data: Any, *arguments: Any) -> Any:
         """The value, on the device. Data that are the same object as before are not copied there again."""
+        with one_thread_if_small(largest_dimension(data)):
+            return jax.block_until_ready(self._evaluated(data, arguments))
+
+    def _evaluated(self, data: Any, arguments: tuple[Any, ...]) -> Any:
         if self._data is not data:
             self._forget()
             self._data = data

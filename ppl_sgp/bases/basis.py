@@ -149,6 +149,16 @@ class Basis(abc.ABC):
         """
         return jnp.ones((), jnp.result_type(log_variance))
 
+    def unsuited(self, kernel: Any, x_min: np.ndarray, x_max: np.ndarray) -> tuple[str, str] | None:
+        """Why these features cannot have a kernel over the range of the data, and what to do; ``None`` if they can, or
+        nothing is known of it.
+
+        :param kernel: the kernel, with hyperparameters that can be read.
+        :param x_min: least value of each input, shape (d,).
+        :param x_max: largest value, shape (d,).
+        """
+        return None
+
     def residual_variance(self, X: Any) -> np.ndarray:
         """Prior variance that a finite basis lost: ``k(x, x) − φ(x)ᵀφ(x)`` for each kernel that it is frozen for.
 

@@ -126,7 +126,6 @@ class CentredBasis(Basis):
                 f"CentredBasis: {share:.3g} of the rows lie far from all centres, where features vanish and variances "
                 "are too small. Do not trust predictions there, use centres that cover them, or predict with "
                 "`augment=sgp.Augmentation(X, y)`.",
-                stacklevel=4,
             )
 
     def features(self, X: Any, xp: ModuleType) -> Any:

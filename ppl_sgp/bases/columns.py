@@ -155,6 +155,12 @@ class SelectedColumns(WrappedBasis):
         """That of the basis: a scalar."""
         return self.basis.effective_share(log_variance)
 
+    def unsuited(self, kernel: Any, x_min: np.ndarray, x_max: np.ndarray) -> tuple[str, str] | None:
+        """As the basis says of its columns."""
+        own = kernel.kernel if isinstance(kernel, OfColumns) else kernel
+        columns = np.asarray(self.columns)
+        return self.basis.unsuited(own, x_min[columns], x_max[columns])
+
     def residual_variance(self, X: Any) -> np.ndarray:
         """That of the basis at the selected columns, shape (p, n)."""
         return self.basis.residual_variance(self._host_inputs(X)[:, self.columns])

@@ -271,10 +271,7 @@ class FourierBasis(Basis):
                 f"weight_prior needs a kernel such as sgp.SquaredExponential(0.5); got {type(kernel).__name__}."
             )
         spectral = with_spectrum(kernel, "FourierBasis.weight_prior")
-        dtype = checks.common_dtype(*jax.tree.leaves(kernel))
-        log_density = spectral.log_spectral_density(jnp.asarray(self.frequencies, dtype))
-        log_variance = log_density - jnp.asarray(self.log_proposal, dtype) - math.log(self.num_features / 2)
-        return DiagonalPrior.from_log_scale(jnp.tile(log_variance / 2, 2))
+        return DiagonalPrior.from_log_scale(_log_scale(spectral, self.frequencies, self.log_proposal))
 
     @property
     def spectral_points(self) -> np.ndarray:
@@ -297,3 +294,12 @@ class FourierBasis(Basis):
 def _method(X: np.ndarray) -> str:
     """Quasi-random points for few inputs."""
     return "quasi_random" if X.shape[1] <= 3 else "orthogonal"
+
+
+# One program also where a model is evaluated eagerly.
+@jax.jit
+def _log_scale(kernel: Any, frequencies: Any, log_proposal: Any) -> jax.Array:
+    dtype = checks.common_dtype(*jax.tree.leaves(kernel))
+    log_density = kernel.log_spectral_density(jnp.asarray(frequencies, dtype))
+    log_variance = log_density - jnp.asarray(log_proposal, dtype) - math.log(len(frequencies))
+    return jnp.tile(log_variance / 2, 2)

@@ -122,7 +122,6 @@ class GridEigenBasis(FrozenKernelBasis):
             checks.warn(
                 f"GridEigenBasis: {share:.3g} of the rows lie outside the grid, where features and prior variance "
                 "decay to zero. Make the basis with bounds `(lower, upper)` that cover all inputs, new ones too.",
-                stacklevel=4,
             )
 
     def frozen_variance(self, X: np.ndarray) -> np.ndarray:
@@ -209,7 +208,6 @@ def _warn_coarse(owner: str, grid: tuple[Any, ...], X: np.ndarray) -> None:
             f"{owner}: between its points the grid loses the kernel; on average {100 * share:.2g}% of the prior "
             f"variance is left. The lengthscale is short against the spacing for input(s) {coarse.tolist()}: use more "
             "`points_per_dim` there, about 2 a lengthscale.",
-            stacklevel=4,
         )
 
 

@@ -84,7 +84,6 @@ class NystromBasis(FrozenKernelBasis):
             checks.warn(
                 f"NystromBasis: {share:.3g} of the rows lie far from all inducing points, where features and prior "
                 "variance decay to zero. Make the basis with inducing points that cover all inputs, new ones too.",
-                stacklevel=4,
             )
 
     def frozen_variance(self, X: np.ndarray) -> np.ndarray:

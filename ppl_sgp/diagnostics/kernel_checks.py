@@ -40,8 +40,6 @@ MOST_NATS, MOST_NATS_A_ROW = 10.0, 0.1
 #: default bases of 150 rows with four inputs by 17 to 24, and by 15 to 23 of rows left out, with 1.6 to 2.3 times the
 #: RMSE of an exact GP.
 LEAST_NATS, STANDARD_ERRORS = 10.0, 2.0
-#: Boxes narrower than this share of what `suggest` says bias lengthscales (by 40% at half of it: Engel's data).
-LEAST_BOX = 0.6
 
 
 class KernelError(NamedTuple):
@@ -86,9 +84,8 @@ def kernel_findings(posterior: Posterior, X: np.ndarray | None) -> Iterator[Find
     finding = _poor(basis, model.kernel_at(draw, posterior.statistics.basis), error, ratio, points)
     if finding is not None:
         yield finding
-    if isinstance(basis, LaplaceBasis):
-        moments = posterior.statistics.moments
-        yield from _narrow_box(basis, moments.x_min, moments.x_max, model.kernel_at(draw, posterior.statistics.basis))
+    moments = posterior.statistics.moments
+    yield from _narrow_box(basis, moments.x_min, moments.x_max, model.kernel_at(draw, posterior.statistics.basis))
 
 
 def _part_findings(posterior: Posterior, X: np.ndarray | None) -> Iterator[Finding]:
@@ -116,8 +113,7 @@ def _part_findings(posterior: Posterior, X: np.ndarray | None) -> Iterator[Findi
         error = float(np.linalg.norm(implied - K) / np.linalg.norm(K))
         finding = _poor(own_basis, kernel, error, float(np.trace(implied) / np.trace(K)), own)
         found = [] if finding is None else [finding]
-        if isinstance(own_basis, LaplaceBasis):
-            found += _narrow_box(own_basis, moments.x_min[columns], moments.x_max[columns], kernel)
+        found += _narrow_box(own_basis, moments.x_min[columns], moments.x_max[columns], kernel)
         yield from (each._replace(symptom=f"Part {name!r}: {each.symptom}") for each in found)
 
 
@@ -145,25 +141,11 @@ def _poor(basis: Basis, kernel: Any, error: float, ratio: float, points: np.ndar
     )
 
 
-def _narrow_box(basis: LaplaceBasis, x_min: np.ndarray, x_max: np.ndarray, kernel: Any) -> Iterator[Finding]:
+def _narrow_box(basis: Basis, x_min: np.ndarray, x_max: np.ndarray, kernel: Any) -> Iterator[Finding]:
     """Whether the walls of the box, at which f is zero, are nearer to the data than its lengthscales allow."""
-    if type(kernel) not in LaplaceBasis.RULES:
-        return
-    half_range = (x_max - x_min) / 2
-    factor = basis.boundary / half_range
-    lengthscale = np.broadcast_to(np.asarray(kernel.lengthscale, dtype=np.float64), half_range.shape)
-    _, wanted = LaplaceBasis.suggest(np.stack([x_min, x_max]), lengthscale[None], type(kernel))
-    short = factor / np.asarray(wanted)
-    worst = int(np.argmin(short))
-    if short[worst] < LEAST_BOX:
-        yield Finding(
-            "narrow box",
-            f"The box of the basis is {factor[worst]:.2g} times as wide as the data in input {worst}; for lengthscale "
-            f"{_shown(lengthscale[worst])} it should be {wanted[worst]:.2g} times. f is drawn to zero towards its "
-            "walls, so lengthscales come out short, and predictions near the walls too certain.",
-            f"`LaplaceBasis.from_data(X, m, boundary_factor={np.ceil(wanted[worst]):.0f})` with m in proportion; "
-            "`LaplaceBasis.suggest(X, lengthscales)` names both (`sgp.place(key, X, y)` makes the basis for you).",
-        )
+    found = basis.unsuited(kernel, x_min, x_max)
+    if found is not None:
+        yield Finding("narrow box", *found)
 
 
 def _process(basis: Basis) -> Basis:

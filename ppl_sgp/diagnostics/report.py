@@ -146,7 +146,8 @@ def report(
         else:
             with warnings.catch_warnings():  # it would say in general what the finding says of these rows
                 warnings.filterwarnings("ignore", message="Estimated shape parameter of Pareto distribution")
-                findings += pareto_findings(*pareto_k(container, of_run.site, "report"))
+                gaussian = of_run.outcomes is None
+                findings += pareto_findings(*pareto_k(container, of_run.site, "report"), gaussian)
     return Report(tuple(findings), tuple(not_checked))
 
 

@@ -60,7 +60,7 @@ class Run:
         """A warning of a public function to its caller, if it ended neither by itself nor by the user."""
         if not self.converged and self.reason != INTERRUPTED:
             message = f"{owner} has not converged: {self.reason}. Raise `max_iterations` or `tolerance`."
-            checks.warn(message, stacklevel=4)
+            checks.warn(message)
 
     def settle(self, objective: SweptObjective, start: np.ndarray, beat: float = -np.inf) -> np.ndarray:
         """L-BFGS and coordinate sweeps in turn, until a sweep gains less than the tolerance.

@@ -186,6 +186,8 @@ def require_precision(owner: str, statistics: SufficientStatistics, dtype: Any, 
     )
 
 
+# One program also where a model is evaluated eagerly, as when NumPyro looks for initial values.
+@jax.jit
 def evaluate(statistics: SufficientStatistics, prior: WeightPrior, noise_scale: Any, projection: Any) -> jax.Array:
     """The evidence for compressed data ``projection``, of any batch shape, without checks."""
     dtype = checks.common_dtype(*jax.tree.leaves(prior), noise_scale)

@@ -12,7 +12,7 @@ from .._internal.pytree import pytree_dataclass, same_tree
 from ..bases.basis import Basis
 from ..likelihoods.likelihood import Likelihood
 from ..statistics.checkpoint import CheckpointError, digest
-from ..statistics.files import require_folder, try_lock
+from ..statistics.files import require_file, try_lock
 from ..statistics.storage import read, write
 from .quadratic import Quadratic
 from .sources import Scan
@@ -50,7 +50,7 @@ class Progress:
         self._lock = contextlib.ExitStack()
 
     def __enter__(self) -> Progress:
-        require_folder(self._path)
+        require_file(self._path)
         with contextlib.ExitStack() as stack:
             file = stack.enter_context(open(self._path.with_name(self._path.name + ".lock"), "a"))
             if not try_lock(file):

@@ -22,7 +22,8 @@ from ..sites.tracing import constrained, draw_once, is_latent, observed_sites, u
 from ..statistics.kept_rows import ChunkedRows, Rows
 from ..statistics.statistics import SufficientStatistics
 from .curvature import laplace_deviations
-from .maximise import Objective, maximise
+from .maximise import MISLED, Objective, maximise
+from .unsuited_basis import unsuited_basis
 
 #: Draws of each prior whose median is the first start, and further starts if a key is given.
 MEDIAN_OF, FURTHER_STARTS = 101, 3
@@ -138,14 +139,15 @@ def fit_evidence(
     checks.whole_number("num_starts", num_starts, 1, "fit_evidence")
     checks.whole_number("max_iterations", max_iterations, 1, "fit_evidence")
     key = None if key is None else random_key(key, "fit_evidence")
-    _check_sites(draw_once(model, statistics), init)  # of statistics as they are: what models refuse is refused here
+    # Of statistics as they are: what models refuse is refused here.
+    jax.eval_shape(lambda: _check_sites(draw_once(model, statistics), init))
     fixed = jax.random.key(0)
     keys = jax.random.split(fixed if key is None else key, num_starts)[1:]
     drawn = Compiled(_start, model, 1)
     if init is None:
         first = Compiled(_start, model, MEDIAN_OF)(statistics, fixed)
     else:
-        first = unconstrained(model, statistics, init)
+        first = Compiled(unconstrained, model)(statistics, init)
     starts = [first, *(drawn(statistics, each) for each in keys)]
     flat, unravel = ravel_pytree(starts[0])
     density = Compiled(_joint_density, model)
@@ -177,9 +179,13 @@ def fit_evidence(
         best = max(ends, key=lambda end: end.value)
         x, log_joint, converged = best.x, best.value, best.converged
         message = f"{best.reason}; {best.step}"
+    values, evidence = Compiled(_at, model)(statistics, unravel(jnp.asarray(x, flat.dtype)))
     if not converged:
         checks.warn(f"fit_evidence has not converged: {message}. {_remedy(message, flat.dtype)}")
-    values, evidence = Compiled(_at, model)(statistics, unravel(jnp.asarray(x, flat.dtype)))
+    else:
+        unsuited = unsuited_basis(model, statistics, values)
+        if unsuited is not None:
+            checks.warn(f"fit_evidence: {unsuited}")
     return EvidenceFit(values, float(evidence), log_joint, converged, message, objective.num_evaluations)
 
 
@@ -197,6 +203,11 @@ def _remedy(message: str, dtype: Any) -> str:
         return "This is the best point so far."
     if message.startswith("the iteration limit"):
         return "Raise `max_iterations`."
+    if message.startswith(MISLED):
+        return (
+            "Part of the model is not differentiable, or its derivative is stopped: a rounding, a comparison, "
+            "`jax.lax.stop_gradient`. NUTS needs gradients as well: make it smooth, or hold that site fixed."
+        )
     if dtype != jnp.float64:
         return "Call numpyro.enable_x64() first: its rounding hides what is left to gain."
     return (

@@ -12,8 +12,11 @@ from scipy.optimize import minimize
 LEAST_GAIN, ROUNDINGS = 1e-3, 10
 #: Rounding that is measured, beyond that of the value itself, excuses no more: it may come from a wrong value.
 MOST_EXCUSED = 0.1
-#: How often L-BFGS starts again, with nothing remembered, where it stopped short of a maximum.
-RESTARTS = 2
+#: How often L-BFGS starts again, with nothing remembered, where it stopped short of a maximum: from where a Newton step
+#: leads, if the value there is better. After a line search that failed, L-BFGS would begin by the same steepest ascent.
+RESTARTS = 4
+#: Shares of a Newton step that are tried.
+SHARES = (1.0, 0.25, 0.05)
 #: Steps that L-BFGS remembers. With the hyperparameters of an additive model of tall data, whose curvatures are a
 #: million to one, 30 need a fourth of the evaluations that SciPy's 10 do (494 and 132, 19 parameters of 60,000 rows).
 #: Old differences of gradients in single precision are rounding: there it is SciPy's 10.
@@ -25,6 +28,13 @@ WALL = 1e3
 
 #: Why SciPy ended, by its status.
 REASONS = {0: "L-BFGS has settled", 1: "the iteration limit was reached", 2: "the line search found no better point"}
+
+
+#: The reason where gradients are of another function than values.
+MISLED = "values do not follow their gradients"
+#: Steps along the gradient, and how many times more values are off after the longer one, if gradients are wrong:
+#: by rounding they are off by as much after both.
+SHORT, LONG, GROWTH = 1e-5, 1e-3, 20
 
 
 class Maximum(NamedTuple):
@@ -45,10 +55,12 @@ class Maximum(NamedTuple):
 
 
 class NewtonStep(NamedTuple):
-    """What a Newton step expects to gain, and how far values are from what their gradients say, by rounding."""
+    """A Newton step: what it expects to gain, how far values are from what their gradients say, by rounding, and where
+    it leads."""
 
     gain: float
     rounding: float
+    to: np.ndarray
 
     def __str__(self) -> str:
         return f"a further step would gain {self.gain:.1g} nats, of values rounded to {self.rounding:.1g}"
@@ -87,7 +99,7 @@ def maximise(objective: Objective, start: np.ndarray, max_iterations: int) -> Ma
     memory = MEMORY if objective.eps < np.finfo(np.float32).eps else MEMORY_IN_SINGLE
     options = {"ftol": ROUNDINGS * objective.eps, "maxiter": max_iterations, "maxcor": memory}
     x = start
-    for _ in range(1 + RESTARTS):
+    for restart in range(1 + RESTARTS):
         end = minimize(objective.negative, x, jac=True, method="L-BFGS-B", options=options)
         x, value = end.x, -float(end.fun)
         step = newton_step(objective, x, value, -end.jac)
@@ -95,9 +107,36 @@ def maximise(objective: Objective, start: np.ndarray, max_iterations: int) -> Ma
         limited = options["maxiter"] <= 0
         excused = max(ROUNDINGS * objective.eps * abs(value), min(ROUNDINGS * step.rounding, MOST_EXCUSED))
         converged = step.gain <= max(LEAST_GAIN, excused)
-        if converged or limited:
+        if converged or limited or restart == RESTARTS:
             break
-    return Maximum(x, value, step, converged, REASONS[1 if limited and not converged else end.status])
+        x = better_start(objective, x, value, step)
+    reason = REASONS[1 if limited and not converged else end.status]
+    if not converged and not limited and misled(objective, end.x, value, -end.jac):
+        reason = MISLED
+    return Maximum(end.x, value, step, converged, reason)
+
+
+def better_start(objective: Objective, x: np.ndarray, value: float, step: NewtonStep) -> np.ndarray:
+    """A point along a Newton step with a better value; ``x`` itself if there is none."""
+    for share in SHARES:
+        ahead = x + share * (step.to - x)
+        if np.isfinite(ahead).all() and objective(ahead)[0] > value:
+            return ahead
+    return x
+
+
+def misled(objective: Objective, x: np.ndarray, value: float, gradient: np.ndarray) -> bool:
+    """Whether values rise by other amounts than gradients say, and the more so the longer the step."""
+    length = float(np.linalg.norm(gradient))
+    if not 0 < length < np.inf:
+        return False
+    off, rise, ahead_value = [], 0.0, value
+    for step in (SHORT, LONG):
+        ahead_value, ahead = objective(x + step * gradient / length)
+        rise = 0.5 * step / length * float((gradient + ahead) @ gradient)
+        off.append(abs(ahead_value - value - rise))
+    # A value that does not change at all is rounded to more than this.
+    return bool(ahead_value != value and off[1] > max(GROWTH * off[0], 0.1 * abs(rise)))
 
 
 def newton_step(objective: Objective, x: np.ndarray, value: float, gradient: np.ndarray) -> NewtonStep:
@@ -106,7 +145,7 @@ def newton_step(objective: Objective, x: np.ndarray, value: float, gradient: np.
     Where the function curves upwards, what a step of length one along that direction would gain.
     """
     step = objective.eps ** (1 / 3)  # parameters are logarithms and the like, of scale one
-    residual, direction, gain, rounding = gradient, gradient, 0.0, objective.eps * abs(value)
+    residual, direction, gain, rounding, to = gradient, gradient, 0.0, objective.eps * abs(value), x
     for _ in range(min(len(x), NEWTON_STEPS)):
         length = float(np.linalg.norm(direction))
         if length == 0:
@@ -115,13 +154,14 @@ def newton_step(objective: Objective, x: np.ndarray, value: float, gradient: np.
         product = (gradient - ahead) * (length / step)  # of the negative Hessian
         curvature = float(direction @ product)
         if not np.isfinite(curvature):
-            return NewtonStep(np.inf, rounding)
+            return NewtonStep(np.inf, rounding, to)
         rise = 0.5 * step / length * float((gradient + ahead) @ direction)
         rounding = max(rounding, abs(value_ahead - value - rise))
         square = float(residual @ residual)
         if curvature <= 0:
-            return NewtonStep(gain + square / length, rounding)
+            return NewtonStep(gain + square / length, rounding, to + direction / length)
         gain += 0.5 * square**2 / curvature
+        to = to + (square / curvature) * direction
         residual = residual - (square / curvature) * product
         direction = residual + (float(residual @ residual) / square) * direction
-    return NewtonStep(gain, rounding)
+    return NewtonStep(gain, rounding, to)

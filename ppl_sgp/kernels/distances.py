@@ -11,6 +11,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 #: Largest rounding, relative to derivatives of order one, with which they are multiplied out.
 MOST_ROUNDING = 1e-10
@@ -37,7 +38,7 @@ def _of_differences(X: jax.Array, X2: jax.Array, lengthscales: jax.Array) -> jax
         x, x2, lengthscale = column
         return total + ((x[:, None] - x2[None, :]) / lengthscale) ** 2, None
 
-    nothing = jnp.zeros((X.shape[0], X2.shape[0]), X.dtype)
+    nothing: Any = np.zeros((X.shape[0], X2.shape[0]), X.dtype)
     return jax.lax.scan(add, nothing, (X.T, X2.T, lengthscales))[0]
 
 

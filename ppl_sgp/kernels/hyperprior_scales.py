@@ -39,11 +39,15 @@ def lengthscale_prior(input_scale: Any) -> tuple[jax.Array, float]:
         >>> median.tolist(), spread
         ([4.0, 2.0, 2.0, 1.0, 2.0], 1.0)
     """
-    input_scale = jnp.asarray(input_scale)
+    return _medians(jnp.asarray(input_scale)), LOG_LENGTHSCALE_SPREAD
+
+
+@jax.jit
+def _medians(input_scale: jax.Array) -> jax.Array:
     varies = input_scale > 0
     count = jnp.maximum(jnp.sum(varies), 1).astype(input_scale.dtype)
     typical = jnp.exp(jnp.sum(jnp.log(jnp.where(varies, input_scale, 1))) / count)
-    return jnp.where(varies, input_scale, typical) * count**0.5 / 2, LOG_LENGTHSCALE_SPREAD
+    return jnp.where(varies, input_scale, typical) * count**0.5 / 2
 
 
 def log_normal_by_mode(mode: float, variance: float, unit: Any = 1.0) -> dist.LogNormal:

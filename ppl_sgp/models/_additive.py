@@ -108,7 +108,7 @@ def additive(*, noise_scale: Any = None, **parts: Any) -> AdditiveGP:
         >>> x = np.linspace(0, 3, 90)[:, None]
         >>> y = 5 + x[:, 0] ** 2 + np.sin(2 * np.pi * x[:, 0]) + 0.1 * np.cos(77 * x[:, 0])
         >>> season = sgp.PeriodicBasis(1.0, 4, constant=False)
-        >>> basis = sgp.stack(level=sgp.ConstantBasis(1), trend=sgp.LaplaceBasis.from_data(x, 20), season=season)
+        >>> basis = sgp.stack(level=sgp.ConstantBasis(1), trend=sgp.LaplaceBasis.from_data(x, 40, 4.0), season=season)
         >>> stats = sgp.sufficient_statistics(basis, x, y)
         >>> model = sgp.models.additive(trend=sgp.Matern52)
         >>> fit = sgp.fit_evidence(model, stats)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro
@@ -44,9 +45,25 @@ def sample_noise_scale(owner: str, data: Data, value: Any, default: dist.Distrib
     return 1.0
 
 
+class OneProgramLogNormal(dist.LogNormal):
+    """Log-normal whose density is one program also where NumPyro evaluates a model eagerly, as it does for initial
+    values: a dozen otherwise, and as many for the gradient."""
+
+    def log_prob(self, value: Any, intermediates: Any = None) -> jax.Array:
+        """Log density, elementwise."""
+        return _log_density(self.loc, self.scale, value)
+
+
+@jax.jit
+def _log_density(loc: Any, scale: Any, value: Any) -> jax.Array:
+    return dist.LogNormal(loc, scale).log_prob(value)
+
+
 def log_normal(median: Any, spread: float) -> dist.Distribution:
     """Log-normal with the given median, () or (q,), and standard deviation of the logarithm."""
-    return dist.LogNormal(jnp.log(jnp.asarray(median)), spread).to_event(jnp.ndim(median))
+    dtype = checks.common_dtype(median)
+    location = np.log(np.asarray(median, dtype)) if checks.is_concrete(median) else jnp.log(jnp.asarray(median))
+    return OneProgramLogNormal(location, spread).to_event(jnp.ndim(median))
 
 
 def scale_of_outputs(data: Data) -> Any:

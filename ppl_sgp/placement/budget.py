@@ -16,6 +16,9 @@ ALL_ROWS, EXACT_ROWS = 2000, 1500
 #: Points of the bound that hyperparameters are refined by on all rows: at most, at least, and products of n·m² that an
 #: evaluation may take by default.
 MOST_POINTS, LEAST_POINTS, BOUND_WORK = 500, 100, 4e9
+#: Rows over those of the exact GP from which on refinement is worth its compilation: errors of three hyperparameters of
+#: 1,500 rows cost 1e-3 nats a row.
+MANY_MORE = 4
 #: Fewest features and rows that are worth a start.
 LEAST = 16
 #: Seconds that compilation and the first starts take, whatever the rows.
@@ -34,8 +37,8 @@ class Budget(NamedTuple):
 
     :ivar num_features: features at most, the level not counted.
     :ivar exact_rows: rows of the exact GP.
-    :ivar points: inducing points of the bound on all rows; 0 where it is not affordable, or all rows are in the exact
-        GP.
+    :ivar points: inducing points of the bound on all rows; 0 where it is not affordable, or there are not many more
+        rows than in the exact GP.
     """
 
     num_features: int
@@ -64,7 +67,7 @@ def affordable(n: int, num_features: Any, seconds: Any, max_memory: Any) -> Budg
             )
         most, rows, points = min(most, fits), min(rows, fits), min(points, fits)
     points = min(points, MOST_POINTS, most)
-    return Budget(most, rows, points if rows < n and points >= LEAST_POINTS else 0)
+    return Budget(most, rows, points if n > MANY_MORE * rows and points >= LEAST_POINTS else 0)
 
 
 def _within_seconds(n: int, seconds: float, most: int, rows: int) -> tuple[int, int, int]:

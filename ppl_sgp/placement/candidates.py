@@ -12,6 +12,7 @@ import jax
 import numpy as np
 from scipy.linalg import cholesky, solve_triangular
 
+from .._internal.blas import one_thread_if_small, square_of
 from ..bases.basis import Basis
 from ..bases.fourier import FourierBasis
 from ..bases.frozen_kernel import covariances, evaluate_rows
@@ -27,8 +28,9 @@ from .score import Sample, Score, exact_score, score
 #: Features at most of a basis whose lengthscales stay free, since an evidence costs O(m³) and NUTS needs ten thousand
 #: of them; and inputs up to which so many random features are enough.
 MOST_FREE, FREE_INPUTS = 200, 2
-#: Features at most that a candidate is scored with.
-SCORED = 2000
+#: Features at most that a candidate is scored with, and those that are tried first: where they lose nothing, more add
+#: nothing.
+SCORED, SCORED_FIRST, NOTHING = 2000, 250, 1e-6
 #: Factors of the lengthscales that a basis with free lengthscales serves, and that random features are drawn for.
 SERVED, DRAWN = (1 / 1.5, 1.5), 2.0 ** np.arange(-1, 1.25, 0.5)
 #: Longest lengthscale over half the range of an input that Laplace's box is made for: longer ones are straight lines.
@@ -95,10 +97,10 @@ def candidates(
         best = _at_points("Nyström", kernel, points, 1.0, _exact(kernel, few, ratio), 0.0, sample)
         yield best
     else:
-        if len(sample.X) > ALL_ROWS:
+        best = yield from _nystrom(hyper, points, sample, ratio)
+        if len(sample.X) > ALL_ROWS and best.lost > NOTHING:  # else it is the exact GP, and on more rows
             exact = _exact(kernel, few, ratio)
             yield Candidate(f"exact GP on {ALL_ROWS:,} rows", False, 0, 1.0, exact, 0.0, None)
-        best = yield from _nystrom(hyper, points, sample, ratio)
     if NEGLIGIBLE < best.lost and len(points) <= MOST_GREEDY:
         yield _greedy(key, hyper, best.factor, X, len(points), sample, ratio)
     if X.shape[1] > 1 and best.lost > NEGLIGIBLE:
@@ -124,8 +126,13 @@ def _nystrom(hyper: Hyperparameters, points: np.ndarray, sample: Sample, ratio: 
     best: Candidate | None = None
     for factor in LONGER:
         kernel = hyper.unit_kernel(factor)
-        found, lost = score_at_points(kernel, points[:SCORED], sample, ratio)
-        tried = _at_points("Nyström", kernel, points, factor, found, lost, sample)
+        for count in (SCORED_FIRST, SCORED):
+            found, lost = score_at_points(kernel, points[:count], sample, ratio)
+            if lost <= NOTHING or count >= len(points):
+                break
+        tried = _at_points(
+            "Nyström", kernel, points[:count] if lost <= NOTHING else points, factor, found, lost, sample
+        )
         yield tried
         if best is None or merit(tried) > merit(best):
             best = tried
@@ -160,10 +167,11 @@ def _greedy(
 
 def score_at_points(kernel: Kernel, points: np.ndarray, sample: Sample, ratio: float) -> tuple[Score, float]:
     """The score of Nyström functions, and what they lack of the variance at new rows over that of the noise."""
-    L = _factor(kernel, points)
-    Phi, Phi_new = (_whitened(kernel, L, points, rows) for rows in (sample.X, sample.X_new))
-    residual = (1 - np.sum(Phi_new**2, axis=1)).clip(0)
-    found = score(sample, _with_level(Phi), _with_level(Phi_new), residual, ratio)
+    with one_thread_if_small(square_of(len(sample.X), len(points))):
+        L = _factor(kernel, points)
+        Phi, Phi_new = (_whitened(kernel, L, points, rows) for rows in (sample.X, sample.X_new))
+        residual = (1 - np.sum(Phi_new**2, axis=1)).clip(0)
+        found = score(sample, _with_level(Phi), _with_level(Phi_new), residual, ratio)
     lost = float(np.mean(residual)) if len(residual) else 0.0
     return found, lost * (found.amplitude / found.noise_scale) ** 2
 
@@ -236,8 +244,9 @@ def _fourier(
 def _free(name: str, basis: Basis, kernel: Kernel, sample: Sample, ratio: float) -> Candidate:
     with jax.enable_x64(True):
         scale = np.asarray(basis.weight_prior(kernel).scale)  # type: ignore[attr-defined]
-    Phi, Phi_new = (_with_level(basis.host_features(rows) * scale) for rows in (sample.X, sample.X_new))
-    found = score(sample, Phi, Phi_new, np.zeros(len(Phi_new)), ratio)
+    with one_thread_if_small(square_of(len(sample.X), basis.num_features)):
+        Phi, Phi_new = (_with_level(basis.host_features(rows) * scale) for rows in (sample.X, sample.X_new))
+        found = score(sample, Phi, Phi_new, np.zeros(len(Phi_new)), ratio)
     return Candidate(name, True, basis.num_features, 1.0, found, 0.0, lambda: basis)
 
 

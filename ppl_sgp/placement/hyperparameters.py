@@ -25,8 +25,8 @@ from .subset import chosen_rows, spacing_scale
 
 #: Rows on which starts are tried and improved, and iterations on these and on all rows that are looked at.
 FEW_ROWS, FEW_ITERATIONS, MOST_ITERATIONS = 300, 60, 60
-#: Relative gain of a step of L-BFGS below which it ends.
-TOLERANCE = 1e-7
+#: Relative gain of a step of L-BFGS below which it ends: of hundreds of nats, some thousandths.
+TOLERANCE = 1e-5
 #: How far lengthscales and amplitude may be from their prior medians, and the noise from y, in logarithms.
 FAR, LEAST_NOISE, MOST_NOISE = 12.0, np.log(1e-5), np.log(10.0)
 #: Added to the logarithm of a noise at which the covariance has no factor, as of outputs without noise.

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 import numpyro
 
 from .._internal import checks
@@ -72,11 +75,18 @@ class PlacedGP(EqualByValue):
     def _prior(self, basis: Basis, lengthscale: Any, amplitude: Any) -> DiagonalPrior:
         """The prior of the weights, that of the level first."""
         dtype = checks.common_dtype(amplitude)
-        log_amplitude = jnp.log(jnp.asarray(amplitude, dtype))
         if self.free:
-            level = DiagonalPrior.from_log_scale(log_amplitude[None], jnp.asarray([self.level], dtype))
-            return basis.weight_prior((level, self.family(lengthscale, amplitude)))  # type: ignore[arg-type, return-value]
+            return _free_prior(self.family, basis, lengthscale, amplitude, np.asarray([self.level], dtype))
+        log_amplitude = jnp.log(jnp.asarray(amplitude, dtype))
         m = basis.num_features
         mean = basis.rotation[0] if isinstance(basis, RotatedBasis) else jnp.arange(m) == 0
         scales = jnp.broadcast_to(log_amplitude, (m,))
         return DiagonalPrior.from_log_scale(scales, self.level * jnp.asarray(mean, dtype))
+
+
+# One program also where NumPyro evaluates the model eagerly, operation by operation.
+@functools.partial(jax.jit, static_argnums=0)
+def _free_prior(family: Any, basis: Any, lengthscale: Any, amplitude: Any, level: Any) -> DiagonalPrior:
+    log_amplitude = jnp.log(jnp.asarray(amplitude, level.dtype))
+    of_level = DiagonalPrior.from_log_scale(log_amplitude[None], level)
+    return basis.weight_prior((of_level, family(lengthscale, amplitude)))

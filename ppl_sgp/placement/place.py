@@ -9,6 +9,7 @@ import numpy as np
 from tqdm.auto import tqdm
 
 from .._internal import checks
+from .._internal.blas import one_thread_if_small
 from .._internal.random import host_generator, random_key
 from ..bases.basis import Basis
 from ..bases.constant import ConstantBasis
@@ -111,14 +112,16 @@ def place(
         all_rows = Rows(X, y - level, None if weights is None else omega)
         rows = jax.tree.map(lambda leaf: leaf[chosen], all_rows)
         prior = LogPrior.of_data(input_scale, scale, unit)
-        found = find_hyperparameters(rng, families, rows, prior, bar.set_description_str)
+        with one_thread_if_small(rows.num_rows):
+            found = find_hyperparameters(rng, families, rows, prior, bar.set_description_str)
         points = distinct_rows(rng, X, budget.num_features, POINTS_FROM)
         bar.set_description_str("bases on the same rows")
         sample = _sample(rng, X, y - level, omega)
         hyper, remark = found[0], ""
         if budget.points and hyper.complete:
             bar.set_description_str(f"hyperparameters on all rows, through {budget.points} points")
-            hyper, remark = refine(key, all_rows, hyper, prior, budget.points, sample)
+            with one_thread_if_small(budget.points):
+                hyper, remark = refine(key, all_rows, hyper, prior, budget.points, sample)
         tried, scored = _tried(key, hyper, X, points, budget, sample)
         index, reasons = choice(tried, len(sample.X))
         best = tried[index]
@@ -137,7 +140,8 @@ def place(
             statistics = shifted(statistics, about * statistics.basis.rotation[0], about)  # type: ignore[attr-defined]
         lengthscale, noise_unit = best.factor * hyper.lengthscale, unit * average**0.5
         model = PlacedGP(hyper.family, lengthscale, best.free, level, scale, noise_unit)
-        fit = fit_evidence(model, statistics)
+        start = {"amplitude": best.score.amplitude, "noise_scale": best.score.noise_scale * average**0.5}
+        fit = fit_evidence(model, statistics, init=start | ({"lengthscale": lengthscale} if best.free else {}))
         report = PlacementReport(
             tuple(map(str, found if hyper.found_by == found[0].found_by else (*found, hyper))),
             tuple(map(as_row, tried)),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from ..bases.frozen_kernel import covariances, evaluate
 from ..evidence.spectrum import FACTORS, RATIOS, Spectrum
@@ -34,16 +33,15 @@ def starting_points(family: Any, rows: Rows, prior: LogPrior, scales: tuple[np.n
         tried.append((_profiled(family, rows, prior, lengthscale), lengthscale))
         return tried[-1][0][0]
 
-    with threadpool_limits(limits=1, user_api="blas"):  # threads that wait for each other are slower at this size
-        common = [scale * factor for scale in scales for factor in FACTORS]
-        values = [attempt(lengthscale) for lengthscale in common]
-        best, value = common[int(np.argmax(values))], max(values)
-        d = rows.input_dim
-        for j in range(d if 1 < d <= MOST_INPUTS else 0):
-            alone = [np.where(np.arange(d) == j, factor, 1.0) * best for factor in ALONE]
-            values = [attempt(lengthscale) for lengthscale in alone]
-            if max(values) > value:
-                best, value = alone[int(np.argmax(values))], max(values)
+    common = [scale * factor for scale in scales for factor in FACTORS]
+    values = [attempt(lengthscale) for lengthscale in common]
+    best, value = common[int(np.argmax(values))], max(values)
+    d = rows.input_dim
+    for j in range(d if 1 < d <= MOST_INPUTS else 0):
+        alone = [np.where(np.arange(d) == j, factor, 1.0) * best for factor in ALONE]
+        values = [attempt(lengthscale) for lengthscale in alone]
+        if max(values) > value:
+            best, value = alone[int(np.argmax(values))], max(values)
     # The best of all, then common factors, so that starts are of different kinds.
     order = [max(tried, key=lambda entry: entry[0][0]), *sorted(tried[: len(common)], key=lambda entry: -entry[0][0])]
     kept: list[tuple[np.ndarray, np.ndarray]] = []

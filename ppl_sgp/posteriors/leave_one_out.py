@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtr
 
+from .._internal.blas import one_thread_if_small, square_of
 from ..statistics.rows import RowArrays
 from .arviz_compat import smoothed_log_weights
 from .functions import FunctionPosteriors
@@ -67,12 +68,15 @@ def left_out(
     results = [np.empty((posteriors.num_draws, *y_rows.shape)) for _ in functions]
     per_row = posteriors.numbers_per_row + 6 * posteriors.num_draws * posteriors.num_outputs
     for block in row_blocks(len(X), max(1, int(max_memory // (16 * per_row)))):
-        given = posteriors.at_training_rows(chosen[block], X[block], y_rows[:, block], omega[block], residual_variance)
-        done = 0
-        for draws in posteriors.batches():
-            part = slice(done, done + len(draws.noise_scale))
-            moments = draws.left_out(given)
-            for result, function in zip(results, functions, strict=True):
-                result[part, :, block] = function(*moments)
-            done = part.stop
+        with one_thread_if_small(square_of(len(X), posteriors.numbers_per_row)):
+            given = posteriors.at_training_rows(
+                chosen[block], X[block], y_rows[:, block], omega[block], residual_variance
+            )
+            done = 0
+            for draws in posteriors.batches():
+                part = slice(done, done + len(draws.noise_scale))
+                moments = draws.left_out(given)
+                for result, function in zip(results, functions, strict=True):
+                    result[part, :, block] = function(*moments)
+                done = part.stop
     return results

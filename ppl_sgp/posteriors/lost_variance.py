@@ -13,6 +13,7 @@ from .._internal import checks
 from ..bases.fourier import FEW_FEATURES
 from ..bases.frozen_kernel import FrozenKernelBasis
 from ..bases.laplace import LaplaceBasis
+from ..inference.unsuited_basis import unsuited_basis
 from ..models.kernel_model import KernelModel
 from ..priors.members import single_priors
 from ..statistics.statistics import SufficientStatistics
@@ -47,8 +48,7 @@ def warn_of_lost_variance(posterior: Posterior, X_new: np.ndarray) -> None:
     parameters = few.parameters()
     if not isinstance(parameters, MarginalParameters):
         return
-    # Mapped: priors of correlated weights know the variances of one at a time.
-    if jnp.min(jax.vmap(lambda prior: basis.effective_share(prior.log_variance))(parameters.prior)) < FEW_FEATURES:
+    if np.asarray(_effective_share(basis, parameters.prior)) < FEW_FEATURES:
         return  # which is announced already, and explains it
     share = np.median(_shares(few, parameters, X), axis=0)
     poor = share < LEAST_SHARE
@@ -66,19 +66,36 @@ def warn_of_lost_variance(posterior: Posterior, X_new: np.ndarray) -> None:
             f"variance of its kernel, down to {share[worst]:.2g} of it at {X[worst].tolist()}: f is drawn to zero "
             f"there, and too certain. {remedy}"
         )
+        return
+    middle = few.take([few.num_draws // 2])
+    unsuited = unsuited_basis(model, posterior.data, {name: values[0] for name, values in middle.latent.items()})
+    if unsuited is not None:
+        checks.warn(f"predict: {unsuited}")
 
 
 def _shares(posterior: Posterior, parameters: MarginalParameters, X: np.ndarray) -> np.ndarray:
     """``φ(x)ᵀS⁻¹φ(x) / k(x, x)`` at each draw and row, the least over outputs, (draws, n)."""
     basis: Any = posterior.statistics.basis
     Phi = basis.host_features(X)
-    shares = []
+    stacked, shares = jax.tree.map(np.asarray, parameters.prior), []
     for number in range(posterior.num_draws):
         draw = {name: values[number] for name, values in posterior.latent.items()}
         of_outputs = []
-        for output, prior in enumerate(single_priors(jax.tree.map(itemgetter(number), parameters.prior))):
-            features = jnp.asarray(Phi, prior.log_variance.dtype)
-            implied = np.sum(Phi * np.asarray(prior.apply(features.T)).T, axis=1)
-            of_outputs.append(implied / np.asarray(posterior.model.kernel_at(draw, basis, output).diag(X)))
+        for output, prior in enumerate(single_priors(jax.tree.map(itemgetter(number), stacked))):
+            kernel = posterior.model.kernel_at(draw, basis, output)
+            of_outputs.append(np.asarray(_share(prior, kernel, Phi, X)))
         shares.append(np.min(of_outputs, axis=0))
     return np.array(shares)
+
+
+@jax.jit
+def _effective_share(basis: Any, prior: Any) -> jax.Array:
+    # Mapped over draws: priors of correlated weights know the variances of one at a time.
+    return jnp.min(jax.vmap(lambda one: basis.effective_share(one.log_variance))(prior))
+
+
+@jax.jit
+def _share(prior: Any, kernel: Any, Phi: Any, X: Any) -> jax.Array:
+    features = jnp.asarray(Phi, prior.log_variance.dtype)
+    variance = jnp.sum(features * prior.apply(features.T).T, axis=1)
+    return variance / jnp.asarray(kernel.diag(X), variance.dtype)

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from .._internal import checks
+from .._internal.blas import one_thread_if_small, square_of
 from .._internal.random import host_generator, random_key
 from .functions import FunctionPosteriors
 from .joint import JointMoments, mixture_covariance, mixture_joint_density
@@ -155,6 +156,7 @@ class Prediction(MixturePrediction):
     def _joint_draws(self, rng: np.random.Generator, indices: np.ndarray, noise: np.ndarray) -> np.ndarray:
         """Joint draws (s, q, rows), with noise of so many times the noise variance, (rows,)."""
         self._require_memory("sample")
-        given, size = self._at(slice(None)), self._functions.draws_at_once
-        chosen = (self._functions.take(indices[start : start + size]) for start in range(0, len(indices), size))
-        return np.concatenate([draws.sample(rng, given, noise) for draws in chosen])
+        with one_thread_if_small(square_of(self.num_rows, self._functions.numbers_per_row)):
+            given, size = self._at(slice(None)), self._functions.draws_at_once
+            chosen = (self._functions.take(indices[start : start + size]) for start in range(0, len(indices), size))
+            return np.concatenate([draws.sample(rng, given, noise) for draws in chosen])

@@ -12,6 +12,7 @@ import numpy as np
 
 from .._internal import checks
 from .._internal.pytree import pytree_dataclass, static
+from .._internal.waiting import wait_for
 
 #: What does inside programs what this object does on the host.
 IN_PROGRAMS = (
@@ -107,6 +108,7 @@ def run_of(draws: Any, model: Callable[..., Any], data: Any) -> Run:
     if callable(getattr(draws, "get_samples", None)):
         return _of_mcmc(draws, model, data)
     samples = getattr(draws, "samples", draws)
+    wait_for(samples, "the draws")
     if not isinstance(samples, Mapping) or not samples or not all(isinstance(name, str) for name in samples):
         raise ValueError(
             "Draws must be a NumPyro MCMC after its run, or a dictionary of arrays by site name such as "
@@ -128,6 +130,7 @@ def _of_mcmc(mcmc: Any, model: Callable[..., Any], data: Any) -> Run:
         samples = mcmc.get_samples(group_by_chain=True)
     except AssertionError:  # NumPyro's answer before `run`
         samples = {}
+    wait_for(samples, "the draws")
     by_chain = {name: np.asarray(values) for name, values in samples.items()}
     if not by_chain or min(values.shape[1] for values in by_chain.values()) == 0:
         raise ValueError("The MCMC has no draws. Call `mcmc.run(key, statistics)` with `num_samples` > 0 first.")

@@ -76,7 +76,7 @@ class WeightPrior(abc.ABC):
     @property
     def effective_features(self) -> jax.Array:
         """``(Σγ)²/Σγ²`` of the prior variances γ: m if all weights matter alike, near 1 if one dominates."""
-        return effective_number(self.log_variance)
+        return _effective_features(self)
 
     def sized(self, num_weights: int) -> WeightPrior:
         """The same prior with one entry for each of ``num_weights`` weights.
@@ -107,6 +107,11 @@ class WeightPrior(abc.ABC):
             )
         mean = jnp.zeros(len(factor), factor.dtype) if self.mean is None else self.mean
         return dist.MultivariateNormal(mean, scale_tril=factor)
+
+
+@jax.jit
+def _effective_features(prior: WeightPrior) -> jax.Array:
+    return effective_number(prior.log_variance)
 
 
 def effective_number(log_variance: jax.Array) -> jax.Array:

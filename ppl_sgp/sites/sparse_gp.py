@@ -75,8 +75,7 @@ class SparseGP(CompressedDistribution):
     @validate_sample
     def log_prob(self, value: Any) -> jax.Array:
         """``log p(y | θ)`` of the rows that compress to ``value``; −∞ where it cannot be represented."""
-        result = evidence.evaluate(self.statistics, self.prior, self.noise_scale, value)
-        return jnp.where(jnp.isnan(result), -jnp.inf, result)
+        return _log_prob(self.statistics, self.prior, self.noise_scale, value)
 
     def sample(self, key: jax.Array, sample_shape: tuple[int, ...] = ()) -> jax.Array:
         """Draw compressed data: weights from the prior, then data given weights. O(m·rank) a draw."""
@@ -130,3 +129,9 @@ class SparseGP(CompressedDistribution):
         """Batch and event shapes without evaluating anything."""
         shape = jnp.shape(statistics.projection)
         return jnp.broadcast_shapes(tuple(noise_scale), prior.batch_shape, shape[:-1]), shape[-1:]
+
+
+@jax.jit
+def _log_prob(statistics: SufficientStatistics, prior: WeightPrior, noise_scale: Any, value: Any) -> jax.Array:
+    result = evidence.evaluate(statistics, prior, noise_scale, value)
+    return jnp.where(jnp.isnan(result), -jnp.inf, result)

@@ -12,7 +12,7 @@ import numpy as np
 from .._internal.pytree import pytree_dataclass, same_tree, static
 from ..bases.basis import Basis
 from .consistency import require_consistent
-from .files import require_folder, try_lock
+from .files import require_file, try_lock
 from .moments import Moments
 from .storage import read, write
 
@@ -63,7 +63,7 @@ class Checkpoint:
         self._lock.close()
 
     def _take_lock(self, stack: contextlib.ExitStack) -> None:
-        require_folder(self._path)
+        require_file(self._path)
         file = stack.enter_context(open(self._path.with_name(self._path.name + ".lock"), "a"))
         if not try_lock(file):
             raise CheckpointError(

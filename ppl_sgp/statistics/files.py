@@ -36,7 +36,7 @@ def replace_file(path: Any, write: Callable[[BinaryIO], None]) -> None:
     :raises ValueError: for a folder, a device, or whatever is no plain file.
     """
     target = Path(os.path.realpath(path))
-    mode = _mode_of(path, target)
+    mode = require_file(path)
     _remove_stale(target)
     unfinished = target.with_name(f".{target.name}.{secrets.token_hex(8)}{UNFINISHED}")
     try:
@@ -64,19 +64,14 @@ def try_lock(file: Any) -> bool:
     return True
 
 
-def require_folder(path: Any) -> None:
-    """Refuse a file in a folder that does not exist."""
-    folder = Path(os.path.realpath(path)).parent
-    if not folder.is_dir():
+def require_file(path: Any) -> int | None:
+    """The permissions of a file that exists; refuses a folder that does not, and what is no file."""
+    target = Path(os.path.realpath(path))
+    if not target.parent.is_dir():
         raise FileNotFoundError(
-            f"{os.fspath(path)} cannot be written: there is no folder {folder}. Make it first, with "
-            f"`os.makedirs({str(folder)!r})`."
+            f"{os.fspath(path)} cannot be written: there is no folder {target.parent}. Make it first, with "
+            f"`os.makedirs({str(target.parent)!r})`."
         )
-
-
-def _mode_of(path: Any, target: Path) -> int | None:
-    """The permissions of a file that exists."""
-    require_folder(path)
     try:
         found = target.stat()
     except FileNotFoundError:

@@ -122,6 +122,7 @@ def case(request, rng):
     return CASES[request.param](rng)
 
 
+@pytest.mark.slow
 def test_products_are_exact_gps(case, rng, tmp_path):
     basis, prior, X, X_new, kernel = case
     y = rng.standard_normal(len(X))
@@ -154,6 +155,7 @@ def quasi_periodic(lengthscale, amplitude, period=1.0, shape=2.5):
     return sgp.Periodic(period, shape) * sgp.SquaredExponential(lengthscale, amplitude)
 
 
+@pytest.mark.slow
 def test_a_quasi_periodic_model_on_a_product_and_with_its_period_free_on_a_box(rng):
     X, X_new = np.sort(rng.uniform(0, 8, (60, 1)), axis=0), np.array([[0.3], [4.4], [7.9]])
     y = rng.standard_normal(60)
@@ -195,6 +197,7 @@ def test_a_group_that_is_new_has_the_spread_of_the_others(rng):
     assert prediction.variance[1] < 0.1
 
 
+@pytest.mark.slow
 @pytest.mark.relaxed_promotion  # of NumPyro's LKJ distribution
 def test_correlated_intercepts_and_slopes_in_a_model_and_in_a_file(rng, tmp_path):
     X = np.column_stack([rng.integers(0, 5, 30), rng.standard_normal(30)])

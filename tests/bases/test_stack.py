@@ -33,6 +33,7 @@ def stacked(fourier):
 KERNELS = (SE(0.6, amplitude=2.0), M32(1.0, amplitude=3.0))
 
 
+@pytest.mark.slow
 @pytest.mark.float64_only
 def test_features_are_side_by_side(stacked, X, tmp_path):
     assert (stacked.num_features, stacked.input_dim) == (16, 2)

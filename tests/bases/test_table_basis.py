@@ -73,6 +73,7 @@ def test_parts_follow_the_kinds_of_columns(basis):
     assert basis.constant_features.sum() == 1
 
 
+@pytest.mark.slow
 def test_features_are_those_of_the_stack(basis, frame):
     X = basis.recipe(frame)
     check_features(basis, X)
@@ -120,6 +121,7 @@ def test_refusals_of_chunks_name_the_column(basis, frame):
     assert caught.value.statistics.num_rows == 30
 
 
+@pytest.mark.slow
 @pytest.mark.relaxed_promotion
 def test_the_recipe_is_saved_with_the_statistics(stats, posterior, frame, tmp_path):
     stats.save(tmp_path / "stats.npz")
@@ -132,6 +134,7 @@ def test_the_recipe_is_saved_with_the_statistics(stats, posterior, frame, tmp_pa
     np.testing.assert_allclose(loaded.predict(frame[:3]).mean, posterior.predict(frame[:3]).mean, rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_predictions_take_tables_in_any_order(stats, posterior, frame):
     X = stats.basis.recipe(frame)
     expected = posterior.predict(X)
@@ -193,6 +196,7 @@ def test_refusals(frame, basis):
         sgp.sufficient_statistics(sgp.LinearBasis(1), frame[["line"]], frame["minutes"])
 
 
+@pytest.mark.slow
 @pytest.mark.relaxed_promotion
 def test_a_report_takes_the_table_and_looks_at_each_part(posterior, frame):
     report = sgp.report(posterior, X=frame, X_new=frame[:2])

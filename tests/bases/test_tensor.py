@@ -39,6 +39,7 @@ def products(left, right):
     return np.stack([np.kron(a, b) for a, b in zip(left, right, strict=True)])
 
 
+@pytest.mark.slow
 def test_features_are_products(product, X, tmp_path):
     assert (product.num_features, product.input_dim) == (15, 2)
     of_group, along = (basis.host_features(X) for basis in product.bases)
@@ -122,6 +123,7 @@ def nystrom(index):
     return column(sgp.NystromBasis(np.array([[0.1], [0.9]]), M32(0.4)), index)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*rows lie")
 def test_lost_variance_of_one_factor_goes_with_the_features_of_the_others():
     Z = np.array([[0.2, 0.3], [0.7, 0.5], [0.4, 1.4]])

@@ -21,6 +21,7 @@ def test_no_nan_on_the_way_to_values_and_gradients(name):
     assert all(bool(jnp.isfinite(leaf).all()) for leaf in jax.tree.leaves((value, gradient)))
 
 
+@pytest.mark.slow
 @pytest.mark.float64_only
 @pytest.mark.parametrize(
     "name", ["gp-dense", "gp-dual", "gp-diagonal_null", "gp-joint", "weights-batch", "exact-batch", "dtc"]

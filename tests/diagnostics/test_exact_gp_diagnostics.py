@@ -32,6 +32,7 @@ def run_of(model=MODEL, noise=0.3, **more):
     return Run(model, draws)
 
 
+@pytest.mark.slow
 def test_containers_hold_what_follows_from_the_rows(rows):
     idata = sgp.to_arviz(run_of(), rows, X_new=[[0.5], [0.6]], key=jax.random.key(0))
     assert {
@@ -67,6 +68,7 @@ def test_report_of_a_clean_run_says_nothing_of_a_basis(rows):
     assert found.not_checked == ()
 
 
+@pytest.mark.slow
 def test_report_finds_planted_faults(rows):
     def checks(*arguments, **more):
         return {each.check for each in sgp.report(*arguments, **more).findings}

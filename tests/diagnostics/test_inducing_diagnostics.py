@@ -26,6 +26,7 @@ def rows():
     return sgp.rows(X, np.sin(5 * X[:, 0]) + 0.3 * rng.normal(size=30))
 
 
+@pytest.mark.slow
 def test_containers_hold_what_follows_from_the_rows(rows):
     chunks = sgp.rows([(rows.X[:20], rows.y[:20]), (rows.X[20:], rows.y[20:])])
     posterior = sgp.posterior(MODEL, run_of(MODEL), rows).spaced(40)
@@ -42,6 +43,7 @@ def test_containers_hold_what_follows_from_the_rows(rows):
     np.testing.assert_allclose(evidence["log_likelihood"]["y"].values.ravel(), posterior.log_evidence, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_report_says_whether_the_points_are_enough(rows):
     good = sgp.models.inducing_gp(np.linspace(0, 1, 20)[:, None], sgp.Matern32)
     found = sgp.report(run_of(good), rows, X_new=[[0.5]])
@@ -58,6 +60,7 @@ def parameters_at(rows, points, method="vfe", noise=0.3):
     return jax.tree.map(lambda leaf: leaf[0], stacked)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count, end", [(2, 1.0), (5, 0.6), (15, 1.0)])
 def test_what_points_lose_is_bounded_as_tightly_as_said(rows, count, end, monkeypatch):
     monkeypatch.setattr(inducing_checks, "PAIRS", 7 * 30)  # several blocks
@@ -84,6 +87,7 @@ def test_some_of_many_rows_are_looked_at(rows, monkeypatch):
     assert found[0] == found[1] and "20 of the rows" in found[0][0].symptom
 
 
+@pytest.mark.slow
 def test_report_names_what_it_did_not_check(rows):
     two = sgp.rows(rows.X, np.stack([rows.y, rows.y[::-1]], axis=1))
     model = sgp.models.inducing_gp(POINTS, noise_scale=0.3)
@@ -118,6 +122,7 @@ def test_posterior_calibration_sees_the_rows_twice():
     assert ranks["noise_scale"].shape == (20,) and 0 <= int(ranks["noise_scale"].max()) <= 19
 
 
+@pytest.mark.slow
 def test_repetitions_of_dtc_are_drawn_from_its_own_model():
     """With next to no noise and a single point, rows given the point have no variance of their own."""
     rng = np.random.default_rng(5)

@@ -127,6 +127,7 @@ def test_a_season_called_noise(key, values):
     assert found(told, at, better, X, y) == []
 
 
+@pytest.mark.slow
 def test_a_gap_in_time():
     """Scales follow the gap; the kernel of the basis is exact at them, and the data are elsewhere."""
     X, y = two_months_years_apart()
@@ -240,6 +241,7 @@ def test_report_of_a_season_called_noise():
     assert "of y noise, as a poor basis does" in str(sgp.report(mcmc, stats))
 
 
+@pytest.mark.slow
 def test_a_good_fit_of_a_season_is_not_blamed():
     X, y = five_periods()
     stats = sgp.sufficient_statistics(sgp.FourierBasis.from_data(jax.random.key(0), X, 80), X, y)

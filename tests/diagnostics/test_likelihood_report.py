@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import ppl_sgp as sgp
+from ppl_sgp.diagnostics.model_checks import pareto_findings
 from tests.posteriors.test_row_models import COUNTS, DRAWS, X, counts
 from tests.posteriors.tiny_likelihoods import model, tiny
 
@@ -24,6 +25,7 @@ def posterior_of(rows, count=400):
     return sgp.posterior(model, rows.compressed_draws(np.random.default_rng(0), count), rows.stats)
 
 
+@pytest.mark.slow
 def test_few_events_are_a_finding_with_a_remedy():
     rows = tiny("rare", n=200)
     report = sgp.report(posterior_of(rows), X=rows.X, y=rows.y)
@@ -43,6 +45,13 @@ def test_a_good_expansion_is_none():
     assert any("expansion of the likelihood" in each for each in without.not_checked)
 
 
+@pytest.mark.slow
 def test_models_of_rows_have_a_report():
     report = sgp.report(sgp.posterior(counts, DRAWS, sgp.rows(X, COUNTS)))
     assert "one chain" in checks(report) and "mean of y" not in checks(report)
+
+
+@pytest.mark.parametrize(("gaussian", "remedy"), [(True, "Student-t"), (False, "one with heavier tails")])
+def test_the_remedy_for_outliers_knows_the_likelihood(gaussian, remedy):
+    (finding,) = pareto_findings(np.array([0.1, 0.9]), 0.7, gaussian)
+    assert "the first row 1" in finding.symptom and remedy in finding.remedy

@@ -21,6 +21,7 @@ def compress(y):
     return sgp.compress_likelihood(sgp.LinearBasis(1), X, y, sgp.likelihoods.Poisson(), sgp.DiagonalPrior(1.0))
 
 
+@pytest.mark.slow
 def test_outcomes_follow_the_likelihood():
     trials = np.stack([np.zeros(4000), np.full(4000, 5.0)], axis=1)
     rows = np.linspace(-1, 1, 4000)[:, None]

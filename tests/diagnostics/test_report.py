@@ -336,6 +336,7 @@ def test_an_improper_prior_and_few_draws(statistics):
         ]
 
 
+@pytest.mark.slow
 def test_runs_without_draws_and_with_few(statistics, relaxed):
     rows = np.random.default_rng(1).standard_normal((200, 6)), np.ones(200)
     stats = of_rows(*rows)

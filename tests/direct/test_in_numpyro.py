@@ -98,6 +98,7 @@ def correlated(levels, probs, b, spread, seed):
     return stats, prior, weights, np.exp(joint - logsumexp(joint))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "levels, probs, b, spread",
     [
@@ -133,6 +134,7 @@ def guide(stats):
     sgp.direct.guide_weights("weights", PRIOR, stats.num_features)
 
 
+@pytest.mark.slow
 def test_exact_elbo_is_that_of_direct():
     small = problem()
     model = sgp.models.discrete_weights(PRIOR, 0.7)

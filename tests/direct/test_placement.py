@@ -84,6 +84,7 @@ def test_elbo_is_that_of_the_prior_on_the_placed_levels(rotate, rng):
     assert again.elbo == pytest.approx(result.elbo, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_noise_is_that_of_gaussian_weights():
     """Of a grid of levels; with levels of the given features the largest is chosen, and the fit says so."""
     X, y, stats, prior, n = smooth(300, 0.1)
@@ -99,6 +100,7 @@ def test_noise_is_that_of_gaussian_weights():
     assert given.noise_probabilities.argmax() == 8
 
 
+@pytest.mark.slow
 def test_weights_that_press_against_the_end_of_their_grid_are_reported(rng):
     Phi = rng.normal(size=(80, 4))
     y = Phi @ [1.0, 0.05, -1.0, 0.0] + 0.1 * rng.normal(size=80)

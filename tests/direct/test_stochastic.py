@@ -67,6 +67,7 @@ def test_surrogate_of_equation_7_27_has_the_gradient_but_not_the_value(rng):
     assert variance(-fixed @ log_q(start)) < 0.5 * variance(1.0)
 
 
+@pytest.mark.slow
 def test_refining_improves_the_elbo(rng):
     small = case(b=4)
     fit = sgp.direct.fit(small.statistics, small.prior, noise_scale=small.noise, num_mixtures=2)

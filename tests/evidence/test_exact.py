@@ -30,6 +30,7 @@ def test_value_is_that_of_the_dense_normal(rng, kernel, outputs, weighted):
     np.testing.assert_allclose(value, dense, rtol=1e-9 if jax.config.jax_enable_x64 else 1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.float64_only
 def test_gradients_are_those_of_finite_differences(rng):
     rows = some_rows(rng, weighted=True)

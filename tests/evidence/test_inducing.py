@@ -77,6 +77,7 @@ def test_outputs_that_share_the_noise(rng):
         np.testing.assert_allclose(value, dense(method, rows, kernel, Z, 0.4), rtol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.float64_only
 def test_bounds_hold_the_exact_evidence_and_meet_it_at_the_rows(rng):
     kernel, rows = KERNELS["ard"], some_rows(rng, weighted=True)
@@ -234,6 +235,7 @@ def test_inputs_are_constants(rng):
         jax.grad(value)(jnp.asarray(rows.X))
 
 
+@pytest.mark.slow
 def test_float32_is_refused(rng, x64):
     parameter = jnp.float32(0.3)
     with pytest.raises(ValueError, match=r"float64.*enable_x64"):

@@ -44,6 +44,7 @@ def posterior_of(rows, blocks, method="pic", **options):
     return sgp.posterior(model, VALUES, rows, **options)
 
 
+@pytest.mark.slow
 @pytest.mark.float64_only
 def test_one_block_is_the_exact_gp(rows, rng):
     X_new = rng.uniform(-1, 5, size=(33, 1))
@@ -56,6 +57,7 @@ def test_one_block_is_the_exact_gp(rows, rng):
     np.testing.assert_allclose(one.leave_one_out(), exact.leave_one_out(), rtol=1e-7)
 
 
+@pytest.mark.slow
 @pytest.mark.float64_only
 def test_rows_do_not_see_each_other(rows, rng):
     """Predictions of many rows, most in one block, are those of each by itself, in any order and memory."""
@@ -71,6 +73,7 @@ def test_rows_do_not_see_each_other(rows, rng):
     np.testing.assert_allclose([one.mean[0], one.variance[0]], [together.mean[-1], together.variance[-1]], rtol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.float64_only
 def test_few_points_carry_what_blocks_know(rows, rng):
     """Three points cannot follow the sine: PITC does not, PIC does, with the same evidence."""
@@ -84,6 +87,7 @@ def test_few_points_carry_what_blocks_know(rows, rng):
     assert errors[1] < 0.3 < errors[0] and evidences[0] == evidences[1]
 
 
+@pytest.mark.slow
 @pytest.mark.float64_only
 def test_numbers_of_blocks_and_labels_are_the_same(rows):
     labels = sgp.cluster_rows(rows, 4)
@@ -97,6 +101,7 @@ def test_numbers_of_blocks_and_labels_are_the_same(rows):
     assert sgp.posterior(model, fit, rows).log_evidence[0] == pytest.approx(fit.bound, rel=1e-9)
 
 
+@pytest.mark.slow
 def test_what_cannot_be_clustered_is_refused(rows):
     chunks = sgp.rows([(rows.X, rows.y)])
     for refused, message in (

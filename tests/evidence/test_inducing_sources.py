@@ -57,6 +57,7 @@ def test_summaries_are_those_of_the_rows(arrays):
     assert constant.input_scale == 0
 
 
+@pytest.mark.slow
 @pytest.mark.float64_only
 def test_values_and_gradients_are_those_of_arrays(arrays, monkeypatch):
     monkeypatch.setattr(inducing_parts, "PART_ENTRIES", 5 * 9)
@@ -175,6 +176,7 @@ def test_blocks_of_pitc_need_arrays(arrays):
         sgp.inducing_evidence(sgp.rows(chunks(*arrays)), sgp.Matern32(0.5), np.zeros((1, 2)), 0.3, "pitc", blocks=2)
 
 
+@pytest.mark.slow
 @pytest.mark.float64_only
 def test_rows_over_devices_are_added_up_where_they_are(rng, key, monkeypatch):
     monkeypatch.setattr(inducing_parts, "PART_ENTRIES", 5 * 3)  # several parts a device, that do not fill it
@@ -201,6 +203,7 @@ def test_rows_over_devices_are_added_up_where_they_are(rng, key, monkeypatch):
         sgp.rows(jax.device_put(np.where(np.arange(40)[:, None] == 3, np.nan, X), over), y)
 
 
+@pytest.mark.slow
 @pytest.mark.float64_only
 @pytest.mark.relaxed_promotion
 def test_posteriors_and_files_of_rows_over_devices(arrays, tmp_path):

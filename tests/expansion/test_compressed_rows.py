@@ -242,6 +242,7 @@ def test_after_a_complete_pass_an_interruption_returns_it(interrupted, basis, X,
     assert np.isfinite(sgp.log_evidence(stats, prior))
 
 
+@pytest.mark.slow
 def test_rounds_make_the_reference_prior_anew(basis, X, labels):
     first = basis.bases[0]
     model = sgp.models.basis_gp(sgp.Matern52, lengthscale=0.4)

@@ -113,6 +113,7 @@ def test_a_spectrum_gives_fourier_features():
     )
 
 
+@pytest.mark.slow
 @pytest.mark.float64_only
 def test_a_prior_of_weights():
     stats = sgp.sufficient_statistics(BASIS, X, Y)

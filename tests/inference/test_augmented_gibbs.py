@@ -88,6 +88,7 @@ def exact(rows):
     return moments(log_amplitude[:, None]), moments(grid[0]), moments(grid[1])
 
 
+@pytest.mark.slow
 @pytest.mark.relaxed_promotion
 @pytest.mark.parametrize(
     "name",
@@ -159,6 +160,7 @@ def test_sweeps_leave_the_joint_distribution_as_it_is(name):
         assert abs(np.corrcoef(start, column)[0, 1]) < 0.95  # they did move
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num_rows", [1, 2, 7])
 def test_statistics_are_those_of_weighted_rows(num_rows, x64):
     """Evidence up to a constant, and the posterior of the weights, against dense formulas, for few rows as well."""

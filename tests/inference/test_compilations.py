@@ -22,6 +22,7 @@ def compilations():
     jax.monitoring.unregister_event_duration_listener(listen)
 
 
+@pytest.mark.slow
 def test_other_data_of_equal_shape_compile_nothing(compilations):
     """Models made alike are the same one to the compiler."""
     problem = make_problem()

@@ -27,6 +27,7 @@ def test_nothing_to_go_on_from(statistics):
         sgp.continue_with(sampler(NUTS), statistics)
 
 
+@pytest.mark.slow
 @pytest.mark.relaxed_promotion
 def test_other_kernels(statistics):
     mcmc = sampler(BarkerMH)
@@ -35,6 +36,7 @@ def test_other_kernels(statistics):
         sgp.continue_with(mcmc, statistics)
 
 
+@pytest.mark.slow
 @pytest.mark.relaxed_promotion
 @pytest.mark.filterwarnings("ignore:Out-of-support values:UserWarning")
 def test_data_that_the_last_draw_cannot_have(statistics):

@@ -1,5 +1,6 @@
 """Type-II fits against SciPy on a dense objective, and as starting values."""
 
+import functools
 import pickle
 import warnings
 
@@ -39,6 +40,7 @@ def best(problem):
     return minimize(lambda v: -problem.log_joint(*np.exp(v)), start, method="Nelder-Mead", options=options)
 
 
+@pytest.mark.slow
 def test_finds_the_maximum_of_the_dense_objective(fit, best, problem, x64):
     assert best.success and fit.converged
     assert fit.log_joint == pytest.approx(-best.fun, abs=1e-6 if x64 else 0.05)
@@ -290,6 +292,20 @@ def test_remedies_for_y_without_noise(remedy):
     stats = sgp.sufficient_statistics(basis, X, y, method="qr" if remedy == "qr" else "gram")
     noise = None if remedy == "qr" else dist.Uniform(1e-3, 1.0)
     assert sgp.fit_evidence(sgp.models.basis_gp(noise_scale=noise), stats).converged
+
+
+@pytest.mark.float64_only
+def test_a_model_whose_derivative_is_stopped_is_told_from_rounding(noisy_line):
+    stats, _ = noisy_line
+
+    def model(stats, stopped=jax.lax.stop_gradient):
+        noise_scale = numpyro.sample("noise_scale", dist.LogNormal(0.0, 1.0))
+        numpyro.factor("preference", -50 * stopped(jnp.log(noise_scale)) ** 2)
+        sgp.observe("y", stats, sgp.DiagonalPrior(1.0), noise_scale)
+
+    with pytest.warns(UserWarning, match="values do not follow their gradients.*hold that site fixed"):
+        assert not sgp.fit_evidence(model, stats).converged
+    assert sgp.fit_evidence(functools.partial(model, stopped=lambda x: x), stats).converged
 
 
 def test_models_that_read_the_statistics_on_the_host(noisy_line):

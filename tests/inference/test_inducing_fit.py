@@ -104,6 +104,7 @@ def test_an_iteration_limit_is_announced(rows):
         assert not sgp.fit_inducing(jax.random.key(1), rows, None, 6, schedule="fix", max_iterations=2).converged
 
 
+@pytest.mark.slow
 def test_few_equal_rows_and_constant_columns():
     X = np.column_stack([np.repeat([0.0, 1.0, 2.0], 4), np.ones(12)])
     fit = sgp.fit_inducing(jax.random.key(0), sgp.rows(X, np.sin(X[:, 0]) + np.tile([-0.1, 0.1], 6)), None, 50)
@@ -120,6 +121,7 @@ class Quartic(sgp.SquaredExponential):
         return jnp.exp(-(r2**2))
 
 
+@pytest.mark.slow
 def test_points_without_a_factor_are_made_fewer(rows, monkeypatch):
     """Random points, since greedy ones end before the covariance has a negative eigenvalue."""
     uniform = functools.partial(sgp.select_inducing_points, method="uniform")

@@ -52,6 +52,32 @@ def test_rounding_is_no_failure(noise):
     assert end.value == pytest.approx(-40.0, abs=1e-3)
 
 
+@pytest.mark.parametrize(
+    ("curvature", "noise", "turn"),
+    [((1e10, 1.0), 1e-4, True), ((1e12, 1.0), 0.0, True), ((1e8, 1e4, 1.0), 1e-2, False)],
+)
+def test_a_failed_line_search_starts_again_where_a_newton_step_leads(curvature, noise, turn, monkeypatch):
+    """Steepest ascent gains less than rounding where curvatures are far apart, however often it starts again."""
+    Q = np.linalg.qr(np.random.default_rng(0).normal(size=(len(curvature),) * 2))[0] if turn else np.eye(3)
+    H = Q @ np.diag(curvature) @ Q.T
+
+    def evaluate(x):
+        return -0.5 * float((x - 1) @ H @ (x - 1)) + noise * np.sin(1.2345e9 * x.sum()), -H @ (x - 1)
+
+    end = maximise(Objective(evaluate, EPS), np.linspace(3, -5, len(curvature)), 500)
+    assert end.converged and evaluate(end.x)[0] == pytest.approx(0, abs=0.15)
+    monkeypatch.setattr("ppl_sgp.inference.maximise.better_start", lambda objective, x, value, step: x)
+    without = maximise(Objective(evaluate, EPS), np.linspace(3, -5, len(curvature)), 500)
+    assert not without.converged and without.reason == "the line search found no better point"
+    assert evaluate(without.x)[0] < -2
+
+
+def test_gradients_of_another_function_are_told_from_rounding():
+    objective = Objective(lambda x: (-0.5 * float(x @ x), 1.0 - x), EPS)  # the derivative of a term is wrong
+    end = maximise(objective, np.array([0.0]), 500)
+    assert not end.converged and end.reason == "values do not follow their gradients"
+
+
 def test_values_too_coarse_to_follow_the_gradient():
     end = maximise(Objective(lambda x: (np.rint(-0.5 * float(x @ x)), -x), EPS), np.array([0.7]), 500)
     assert not end.converged and end.step.gain == pytest.approx(0.245, rel=1e-3)

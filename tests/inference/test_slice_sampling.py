@@ -55,6 +55,7 @@ def test_one_after_the_other_whatever_the_spreads(chain):
     check_moments(draws[..., 1], 0.0, sd[1])
 
 
+@pytest.mark.slow
 def test_a_likelihood_of_zero_everywhere_keeps_the_value_and_ends():
     start = jnp.asarray(0.3)
     value = elliptical_slice(jax.random.key(0), start, 0.0, 1.0, lambda x: jnp.where(x == start, 0.0, -jnp.inf))

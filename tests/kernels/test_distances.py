@@ -44,6 +44,7 @@ def test_derivatives_have_the_digits_of_differences(where, spread, multiply_out)
         np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.float64_only
 def test_second_derivatives_and_batches():
     X, X2, lengthscales = problem(0.0, 1.0)

@@ -73,6 +73,7 @@ def test_products_without_a_density():
         sgp.LaplaceBasis([3, 3], [0.0, 0.0], [1.0, 1.0]).weight_prior(KERNEL)
 
 
+@pytest.mark.slow
 def test_under_vmap_and_in_float32():
     def log_scale(period):
         kernel = sgp.Matern32(jnp.float32(1.0)) * sgp.Periodic(period, jnp.float32(1.0))

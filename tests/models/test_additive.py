@@ -294,6 +294,7 @@ def test_models_of_one_kernel_say_what_takes_a_stack(make, stats):
         draw_once(make(), stats)
 
 
+@pytest.mark.slow
 def test_gradients_are_finite_in_either_precision(stats):
     model = sgp.models.additive()
     value, gradient = jax.value_and_grad(lambda z: log_density(model, (stats,), {}, z)[0])(

@@ -50,6 +50,7 @@ def test_sites_and_what_is_held_fixed(rng):
     assert pickle.loads(pickle.dumps(with_trend)) == with_trend
 
 
+@pytest.mark.slow
 @pytest.mark.relaxed_promotion
 def test_type_ii_finds_the_optimum_of_dense_matrices(problem):
     def negative(z):
@@ -65,6 +66,7 @@ def test_type_ii_finds_the_optimum_of_dense_matrices(problem):
     np.testing.assert_allclose([np.ravel(fit.values[name])[0] for name in NAMES], np.exp(best.x), rtol=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.relaxed_promotion
 def test_a_constant_column_does_not_matter(rng):
     x, y = rng.normal(size=8), rng.normal(size=8)

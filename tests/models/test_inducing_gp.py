@@ -56,6 +56,7 @@ def test_sites_and_what_is_held_fixed(rng):
     assert isinstance(fitc, sgp.models.KernelModel)
 
 
+@pytest.mark.slow
 @pytest.mark.relaxed_promotion
 @pytest.mark.parametrize("outputs", [1, 2])
 def test_fits_are_draws_and_starts_of_the_model(problem, outputs):
@@ -79,6 +80,7 @@ def test_rows_in_chunks_are_observed(problem):
         trace_of(sgp.models.exact_gp(), chunks)
 
 
+@pytest.mark.slow
 def test_what_it_refuses(rng):
     rows = sgp.rows(rng.normal(size=(6, 2)), rng.normal(size=(6, 2)))
     points = rng.normal(size=(3, 2))

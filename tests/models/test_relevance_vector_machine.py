@@ -313,6 +313,7 @@ def test_refusals():
         )
 
 
+@pytest.mark.slow
 @pytest.mark.float64_only  # nothing here depends on the precision, and compiling takes long
 @pytest.mark.relaxed_promotion
 def test_arviz_names_what_belongs_to_which_centre():

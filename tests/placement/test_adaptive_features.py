@@ -48,6 +48,7 @@ def adapted(relaxed):
         return sgp.adapt_features(KEY, *line(), num_features=1000)
 
 
+@pytest.mark.slow
 def test_the_evidence_is_that_of_the_exact_gp(adapted):
     values, (X, y) = adapted.fit.values, line()
     exact = dense(X, y, values["lengthscale"], values["amplitude"], values["noise_scale"])

@@ -59,6 +59,7 @@ def dense_prediction(placed, X, y, X_new):
     return mean, diagonal - np.sum(K_new * np.linalg.solve(C, K_new.T).T, axis=1), evidence
 
 
+@pytest.mark.slow
 def test_a_season_far_from_the_default_scale_is_found(placed_season):
     X, y = season()
     assert placed_season.noise_scale == pytest.approx(0.15, rel=0.3)
@@ -72,6 +73,7 @@ def test_a_season_far_from_the_default_scale_is_found(placed_season):
     assert placed_season.fit.log_evidence == pytest.approx(evidence, abs=2.0)
 
 
+@pytest.mark.slow
 def test_frozen_lengthscales_are_those_of_an_exact_process(placed_surface):
     X, y = surface()
     assert not placed_surface.model.free

@@ -48,6 +48,7 @@ def dense_bound(hyper, points, X, y):
     return density - np.sum(2 * kernel - np.diag(Q)) / (2 * hyper.noise_scale**2)
 
 
+@pytest.mark.slow
 def test_all_rows_find_what_few_did_not(rows):
     """Few rows saw no difference between the inputs, of which the second does not matter."""
     hyper = started([0.5, 0.5])
@@ -80,11 +81,13 @@ def test_what_held_out_rows_do_not_gain_by_is_left(rows, monkeypatch):
     assert refined(rows, hyper) == (hyper, "")
 
 
+@pytest.mark.slow
 @pytest.mark.relaxed_promotion
 def test_place_says_what_it_did(rows, monkeypatch):
     monkeypatch.setattr(budget, "ALL_ROWS", 40)
     monkeypatch.setattr(budget, "EXACT_ROWS", 40)
     monkeypatch.setattr(budget, "LEAST_POINTS", 20)
+    monkeypatch.setattr(budget, "MANY_MORE", 1)
     placed = sgp.place(jax.random.key(0), *rows, num_features=40)
     text = str(placed.report)
     assert "Exact GP on" in text and "efined on all rows: by the bound through 39 points" in text

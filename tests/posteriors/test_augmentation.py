@@ -169,6 +169,7 @@ def _known_noise(stats):
     sgp.observe("y", stats, sgp.DiagonalPrior(amplitude), 0.3)
 
 
+@pytest.mark.slow
 def test_rows_that_are_not_those_of_the_statistics_are_refused(rng):
     X, y, omega, basis = problem()
     stats = sgp.sufficient_statistics(basis, X, y, row_weights=omega)

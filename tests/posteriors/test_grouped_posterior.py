@@ -160,6 +160,7 @@ def test_type_ii_and_report_take_groups(rows, basis):
     assert "out of domain" in [finding.check for finding in sgp.report(posterior, statistics, X_new=[[9.0]]).findings]
 
 
+@pytest.mark.slow
 @pytest.mark.relaxed_promotion  # NumPyro's LKJCholesky multiplies integers by floats
 def test_ready_model_is_the_site_with_its_priors(rows, basis):
     X, y, _ = rows

@@ -57,6 +57,7 @@ def refitted(posterior, s, X, y, omega):
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num_outputs", [1, 2])
 def test_groups_are_left_out_as_if_fitted_without_them(num_outputs):
     X, y, omega, stats = fourier(num_outputs)
@@ -78,6 +79,7 @@ def test_groups_of_one_row_are_leave_one_out():
     np.testing.assert_allclose(found, posterior.leave_one_out(X, y, row_weights=omega), atol=ATOL)
 
 
+@pytest.mark.slow
 def test_what_a_basis_lacks_is_added_to_rows_left_out():
     X, y, omega = rows()
     stats = sgp.sufficient_statistics(sgp.NystromBasis(X[:6], KERNEL(0.5)), X, y, row_weights=omega)
@@ -164,6 +166,7 @@ def posteriors():
             yield method, sgp.posterior(points, DRAWS, kept)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", by_lane(["weights", "exact", "vfe", "fitc"], ["weights"]))
 def test_joint_densities_follow_from_the_covariances_of_draws(name):
     posterior = next(posterior for kind, posterior in posteriors() if kind == name)

@@ -160,6 +160,7 @@ def draws_of(stats, X, count):
     return np.concatenate(etas), np.concatenate(parameters) if parameters else None
 
 
+@pytest.mark.slow
 def test_several_predictors_and_parameters_against_sampling(joint):
     X, y, stats = joint
     prediction = sgp.posterior(model, DRAWS, stats).predict(X[:5])
@@ -182,6 +183,7 @@ def test_several_predictors_and_parameters_against_sampling(joint):
     np.testing.assert_array_less(np.abs(share - found), 5 * np.sqrt(found / len(drawn)) + 1e-4)
 
 
+@pytest.mark.slow
 def test_classes_have_no_mean():
     X, y = several(SOFTMAX, n=20)
     stats = sgp.compress_likelihood(sgp.LinearBasis(1), X, y, SOFTMAX, sgp.DiagonalPrior(1.0))

@@ -99,10 +99,8 @@ def test_priors_of_correlated_weights_are_looked_at_draw_by_draw():
     rng = np.random.default_rng(0)
     X = np.column_stack([np.arange(40) % 4, rng.uniform(0, 1, 40)])
     columns = sgp.InputColumns(["day", "x"])
-    basis = sgp.tensor(
-        columns.select(sgp.CategoricalBasis(4), "day"),
-        columns.select(sgp.LaplaceBasis.from_data(X[:, 1:], 6, 2.0), "x"),
-    )
+    curve = columns.select(sgp.LaplaceBasis.from_data(X[:, 1:], 6, 2.0), "x")
+    basis = sgp.tensor(columns.select(sgp.CategoricalBasis(4), "day"), curve)
 
     def product(lengthscale, amplitude):
         of_day = columns.of(sgp.Matern32(2.0, amplitude), "day")

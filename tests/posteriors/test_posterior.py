@@ -95,6 +95,7 @@ def test_other_files_hold_no_posterior(problem, tmp_path):
         sgp.load_posterior(tmp_path / "statistics.npz")
 
 
+@pytest.mark.slow
 def test_a_fit_is_a_posterior_of_one_draw(problem):
     X, _, stats = problem
     fit = sgp.fit_evidence(MODEL, stats)
@@ -153,6 +154,7 @@ def compilations():
     monitoring.unregister_event_duration_listener(listener)
 
 
+@pytest.mark.slow
 def test_a_second_data_set_of_equal_shape_compiles_nothing(problem, draws, rng, compilations):
     X, y, _ = problem
     stats = sgp.sufficient_statistics(sgp.FourierBasis.from_data(jax.random.key(1), X, 22), X, y)  # no other test's
@@ -253,6 +255,7 @@ def test_rows_can_be_left_out_some_at_a_time(problem, draws):
             posterior.leave_one_out(X, y, rows=wrong)
 
 
+@pytest.mark.slow
 @pytest.mark.float64_only
 def test_memory_stays_within_its_cap(rng):
     # 300 draws of 20,000 rows: a result of 48 MB, and what it is computed from within as much again and half.

@@ -35,6 +35,7 @@ def sensitivity(container, component):
     return float(table["lengthscale"])
 
 
+@pytest.mark.slow
 def test_the_likelihood_is_the_evidence(posterior):
     X, y, posterior = posterior
     container = posterior.to_arviz(X, y, log_likelihood="evidence")

@@ -47,6 +47,7 @@ def posterior():
     return sgp.posterior(counts, DRAWS, sgp.rows(X, COUNTS))
 
 
+@pytest.mark.slow
 def test_a_prediction_is_the_mixture_of_the_likelihood_over_draws(posterior):
     given = scipy.stats.poisson(np.exp(predictors(X)))
     prediction = posterior.predict(X)
@@ -93,6 +94,7 @@ def test_memory_bounds_blocks_of_rows():
     np.testing.assert_allclose(few.predict(X).log_density(COUNTS), whole.predict(X).log_density(COUNTS), rtol=RTOL)
 
 
+@pytest.mark.slow
 def test_containers_hold_the_likelihood_of_rows(posterior):
     container = posterior.to_arviz(X_new=X[:3])
     assert container["log_likelihood"]["y"].dims == ("chain", "draw", "obs")

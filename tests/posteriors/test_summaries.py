@@ -89,6 +89,7 @@ def test_no_interval_of_other_probabilities(probability):
         predicted().interval(probability)
 
 
+@pytest.mark.slow
 @pytest.mark.relaxed_promotion
 def test_intervals_of_counts_hold_at_least_their_probability():
     of_counts = tiny("poisson")

@@ -37,6 +37,7 @@ def run(relaxed):
     return X, y, stats, mcmc, idata
 
 
+@pytest.mark.slow
 def test_groups_hold_the_real_data(run):
     X, y, _, _, idata = run
     expected = {"posterior", "sample_stats", "log_likelihood", "posterior_predictive", "observed_data"}

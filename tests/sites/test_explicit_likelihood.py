@@ -65,6 +65,7 @@ def test_the_joint_density_is_exact(rows):
     np.testing.assert_allclose(found, expected, rtol=10 * RTOL)
 
 
+@pytest.mark.slow
 def test_parameters_of_the_likelihood_join():
     X, y = several(OVERDISPERSED)
     stats = sgp.compress_likelihood(sgp.LinearBasis(1), X, y, OVERDISPERSED, sgp.DiagonalPrior(1.0))

@@ -94,6 +94,7 @@ def test_evidence_and_gradients_equal_those_of_the_dense_gp(name, rows, basis):
         np.testing.assert_allclose(gradient[each], slope, rtol=1e-8, atol=1e-8, err_msg=each)
 
 
+@pytest.mark.slow
 @float64_only
 @pytest.mark.parametrize("name", ["one function, a noise a group", "complete, equal eigenvalues"])
 def test_second_derivatives_equal_those_of_the_dense_gp(name, rows, basis):
@@ -113,6 +114,7 @@ def test_second_derivatives_equal_those_of_the_dense_gp(name, rows, basis):
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-7, atol=1e-7), found, expected)
 
 
+@pytest.mark.slow
 @float64_only
 def test_correlated_weights_and_derivatives_in_the_data(rows, basis):
     """A prior with a dense covariance is the one with its root; the evidence is Gaussian in c and rss."""
@@ -160,6 +162,7 @@ def test_eigenvalues_serve_all_outputs_as_one_factor_does():
     np.testing.assert_allclose(u.reshape(-1), np.linalg.solve(P, b.reshape(-1)), rtol=1e-11)
 
 
+@pytest.mark.slow
 @float64_only
 def test_plates_are_refused_and_the_site_is_a_pytree(rows, basis):
     X, y, _ = rows

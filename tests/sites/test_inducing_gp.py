@@ -69,6 +69,7 @@ def case(request):
 close = np.testing.assert_allclose
 
 
+@pytest.mark.slow
 def test_shapes_and_densities(case, key):
     site = case.make()
     assert (site.batch_shape, site.event_shape) == (case.batch_shape, (N,))
@@ -98,6 +99,7 @@ def test_draws_have_the_covariance(case):
         close(white.mean(axis=1), 0, atol=5 / np.sqrt(num_draws))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", ["pitc"], indirect=True)  # of others in tests/contract
 def test_transformations(case, key):
     site = case.make()
@@ -170,6 +172,7 @@ def test_plates_and_batches_are_refused():
         sgp.InducingGP(case.rows, KERNEL, case.Z, 0.3, "vfe")
 
 
+@pytest.mark.slow
 def test_a_plate_over_outputs_is_accepted():
     case = Case("fitc", 2, (), ())
 

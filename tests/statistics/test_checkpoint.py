@@ -150,6 +150,8 @@ def test_damaged_and_foreign_files_are_refused(tmp_path, rng):
     arrays(X, y).save(path)
     with pytest.raises(ValueError, match="not a checkpoint of a pass"):
         arrays(X, y, path)
+    with pytest.raises(ValueError, match="is a folder, a device or a pipe, not a file"):
+        arrays(X, y, tmp_path)
     good = tmp_path / "good.npz"
     arrays(X, y, good)
     path.write_bytes(good.read_bytes()[:-100])

@@ -131,6 +131,7 @@ def test_kept_rows_are_those_of_the_host(rows):
         sgp.rows(jax.device_put(changed(X, (3, 1), np.nan), over(2)), y)
 
 
+@pytest.mark.slow
 @pytest.mark.float64_only
 def test_kept_rows_of_devices_have_the_evidence_of_the_host(rows):
     X, y, _ = rows

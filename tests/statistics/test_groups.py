@@ -22,6 +22,7 @@ def group(rng, n, method="auto"):
     return sgp.sufficient_statistics(BASIS, rng.standard_normal((n, M)), rng.standard_normal(n), method=method)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("methods", [("auto",) * 4, ("gram",) * 4, ("auto", "gram", "qr", "gram")])
 def test_groups_of_different_ranks_are_one_batch(rng, methods):
     groups = [group(rng, n, method) for n, method in zip((1, 9, 13, 40), methods, strict=True)]

@@ -75,6 +75,7 @@ def test_ill_conditioned_features_keep_their_digits(monomials, spread, noise_sca
         assert abs(lost - exact) > 0.1
 
 
+@pytest.mark.slow
 def test_weight_posterior_of_ill_conditioned_features(monomials):
     """Against least squares by QR on all rows: with a prior this wide the posterior mean is its solution."""
     Phi, y, unit = monomials

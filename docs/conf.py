@@ -26,7 +26,11 @@ DOCUMENTED_ELSEWHERE = [
 
 project = "ppl_sgp"
 release = version = ppl_sgp.__version__
-extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.doctest"]  # the last one for `.. doctest::`
+# `doctest` is for `.. doctest::`.
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.doctest", "sphinx_copybutton"]
+copybutton_prompt_text, copybutton_prompt_is_regexp = r">>> |\.\.\. |\$ ", True
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
 exclude_patterns = ["_build"]
 html_theme = "furo"
 html_title = project

@@ -11,6 +11,7 @@ from .bases.columns import InputColumns, SelectedColumns
 from .bases.constant import ConstantBasis
 from .bases.feature_kernel import FeatureKernel
 from .bases.fourier import FourierBasis
+from .bases.functionals import DerivativeBasis, IntegralBasis
 from .bases.grid_eigen import GridEigenBasis
 from .bases.interpolation import InterpolationBasis
 from .bases.laplace import LaplaceBasis
@@ -25,6 +26,7 @@ from .bases.tensor import TensorBasis, tensor
 from .bases.user import CallableBasis
 from .diagnostics.classification_calibration import calibrate_classification, predictive_entropy
 from .diagnostics.count_calibration import calibrate_counts
+from .diagnostics.input_relevance import input_relevance
 from .diagnostics.likelihood_calibration import likelihood_sbc
 from .diagnostics.marginal_likelihood import MarginalLikelihood, log_marginal_likelihood
 from .diagnostics.regression_calibration import calibrate_regression
@@ -70,11 +72,13 @@ from .kernels import (
     SquaredExponential,
     Sum,
 )
+from .kernels.derivative import DerivativeKernel
 from .placement.adaptive_features import AdaptedFeatures, adapt_features
 from .placement.place import place
 from .placement.placed import Placed, PlacementReport
 from .posteriors.augmentation import Augmentation
 from .posteriors.averaging import AveragedPrediction, average_predictions
+from .posteriors.gradient import GradientPrediction, predict_gradient
 from .posteriors.grid_prediction import GridPrediction, predict_grid
 from .posteriors.held_out import leave_future_out, leave_groups_out
 from .posteriors.importance import ImportanceWeights
@@ -133,6 +137,8 @@ __all__ = [
     "Constant",
     "ConstantBasis",
     "DensePrior",
+    "DerivativeBasis",
+    "DerivativeKernel",
     "DiagonalPrior",
     "DiscreteRelaxation",
     "EvidenceFit",
@@ -142,6 +148,7 @@ __all__ = [
     "FeatureKernel",
     "FourierBasis",
     "GibbsRows",
+    "GradientPrediction",
     "Grid",
     "GridEigenBasis",
     "GridEvidence",
@@ -157,6 +164,7 @@ __all__ = [
     "InducingGP",
     "InducingPoints",
     "InputColumns",
+    "IntegralBasis",
     "InterpolationBasis",
     "Kernel",
     "KroneckerPrior",
@@ -227,6 +235,7 @@ __all__ = [
     "importance_weights",
     "inducing_evidence",
     "inducing_upper_bound",
+    "input_relevance",
     "kernel_draws",
     "kernel_error",
     "latent",
@@ -253,6 +262,7 @@ __all__ = [
     "posterior",
     "posterior_sbc",
     "predict",
+    "predict_gradient",
     "predict_grid",
     "predictive_entropy",
     "pytree_dataclass",

@@ -42,6 +42,9 @@ NOTEBOOKS = {
     },
     "delayed_flights": {"max_rows": 4000, "joint_features": 10, "num_draws": 25, "num_chains": 2},
     "hourly_departures": {"num_days": 30, "day_functions": 12, "num_draws": 25, "num_chains": 2},
+    "ragged_groups": {"num_rows": 30_000, "functions": 5, "num_draws": 25, "num_chains": 2},
+    "missing_outputs": {"num_days": 8, "functions": 40, "num_draws": 25, "num_chains": 2},
+    "space_time": {"num_days": 6, "num_draws": 20, "num_chains": 2},
     "relevance_vectors": {"num_rows": 80, "num_centres": 10, "num_draws": 30, "num_chains": 2},
     "discrete_weights": {
         **{"functions_each_way": 8, "thinning": 20, "transect_features": 20, "num_draws": 100, "num_chains": 2}

@@ -16,6 +16,7 @@ from .._internal.batching import full_precision
 from ..kernels import Kernel
 from ..priors import WeightPrior
 from ..tables.recipe import Recipe
+from .residual import Residual
 
 
 class Basis(abc.ABC):
@@ -85,6 +86,11 @@ class Basis(abc.ABC):
     @property
     def unrotated(self) -> Basis:
         """The basis before any rotation of its features."""
+        return self
+
+    @property
+    def weights_of(self) -> Basis:
+        """The basis whose weights the features are of: itself, but for derivatives and integrals of another's f."""
         return self
 
     @property
@@ -183,6 +189,13 @@ class Basis(abc.ABC):
             that have an amplitude of their own. p = 0 if nothing is known.
         """
         return np.zeros((0, len(X)))
+
+    def residual(self, X: Any) -> Residual:
+        """The same as functions that rows may share; default, of each row alone.
+
+        :param X: inputs, shape (n, d).
+        """
+        return Residual.of_rows(self.residual_variance(X))
 
     def residual_amplitude(self, prior: WeightPrior) -> jax.Array:
         """Squared amplitudes a² of the parts of :meth:`residual_variance` under a prior of the weights.

@@ -16,6 +16,7 @@ from ..kernels import Categorical, Kernel
 from ..priors import DensePrior, DiagonalPrior, WeightPrior
 from .basis import Basis, common_variance
 from .inputs import checked_kernel
+from .residual import Residual
 
 UNSEEN = ("refuse", "zero", "prior")
 
@@ -39,7 +40,7 @@ class CategoricalBasis(Basis):
     :param unseen: what becomes of other values in X. ``"refuse"``: an error that names row and value (under ``jit``,
         where they cannot be read, features are NaN). ``"zero"``: all features are zero, and f has nothing of this
         basis. ``"prior"``: the same, and predictions add the variance of a level of which nothing is known, if all
-        weights share one variance; rows of one unseen level count as independent of each other.
+        weights share one variance; covariances and joint draws have one such level for all rows of it.
     :param labels: a name of each level for results and messages, such as ``["AA", "UA"]``; default the values.
     :raises ValueError: for levels that are not distinct finite numbers (in float32, to be safe in either precision), or
         other values of the options.
@@ -169,6 +170,12 @@ class CategoricalBasis(Basis):
             return super().residual_variance(X)
         X = self._host_inputs(X)
         return (X != np.asarray(self.levels)[None, :]).all(axis=1).astype(np.float64)[None]
+
+    def residual(self, X: Any) -> Residual:
+        """Unseen levels as functions: rows of one level share it."""
+        root = self.residual_variance(X)
+        levels = np.unique(self._host_inputs(X)[:, 0], return_inverse=True)[1]
+        return Residual(root, np.broadcast_to(levels, root.shape))
 
     def residual_amplitude(self, prior: WeightPrior) -> jax.Array:
         """The common prior variance of the weights, shape ``batch + (1,)``; zero if they do not share one."""

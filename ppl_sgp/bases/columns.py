@@ -14,6 +14,7 @@ from .._internal.pytree import pytree_dataclass, static
 from ..kernels import Kernel, OfColumns
 from ..priors import WeightPrior
 from .basis import Basis
+from .residual import Residual
 from .wrapped import WrappedBasis
 
 
@@ -163,6 +164,10 @@ class SelectedColumns(WrappedBasis):
     def residual_variance(self, X: Any) -> np.ndarray:
         """That of the basis at the selected columns, shape (p, n)."""
         return self.basis.residual_variance(self._host_inputs(X)[:, self.columns])
+
+    def residual(self, X: Any) -> Residual:
+        """That of the basis at the selected columns."""
+        return self.basis.residual(self._host_inputs(X)[:, self.columns])
 
     def residual_amplitude(self, prior: WeightPrior) -> jax.Array:
         """That of the basis, shape ``batch + (p,)``."""

@@ -14,6 +14,7 @@ from .._internal.pytree import pytree_dataclass, static
 from ..kernels import Kernel
 from ..priors import DiagonalPrior, WeightPrior
 from .basis import Basis, common_variance
+from .residual import Residual
 from .wrapped import WrappedBasis
 
 
@@ -76,6 +77,10 @@ class RotatedBasis(WrappedBasis):
     def residual_variance(self, X: Any) -> np.ndarray:
         """That of the basis: a rotation loses nothing."""
         return self.basis.residual_variance(X)
+
+    def residual(self, X: Any) -> Residual:
+        """That of the basis."""
+        return self.basis.residual(X)
 
     def residual_amplitude(self, prior: WeightPrior) -> jax.Array:
         """That of the basis under the prior of its own weights ``w = Wv``, shape ``batch + (p,)``.

@@ -17,6 +17,7 @@ from ..kernels import Kernel
 from ..priors import BlockPrior, DiagonalPrior, WeightPrior
 from .basis import Basis
 from .composite import combined, first_known, own_priors, require_same_inputs
+from .residual import Residual
 
 
 @pytree_dataclass
@@ -76,6 +77,11 @@ class StackedBasis(Basis):
         """Those of the bases, one after the other, shape (p, n)."""
         X = self._host_inputs(X)
         return np.concatenate([basis.residual_variance(X) for basis in self.bases])
+
+    def residual(self, X: Any) -> Residual:
+        """Those of the bases, one after the other."""
+        X = self._host_inputs(X)
+        return Residual.joined([basis.residual(X) for basis in self.bases])
 
     def residual_amplitude(self, prior: WeightPrior) -> jax.Array:
         """Those of the bases, one after the other, shape ``batch + (p,)``."""

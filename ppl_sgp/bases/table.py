@@ -14,6 +14,7 @@ from ..kernels import Kernel
 from ..priors import WeightPrior
 from ..tables.recipe import Recipe
 from .basis import Basis
+from .residual import Residual
 from .wrapped import WrappedBasis
 
 
@@ -121,6 +122,10 @@ class TableBasis(WrappedBasis):
     def residual_variance(self, X: Any) -> np.ndarray:
         """That of the basis, shape (p, n)."""
         return self.basis.residual_variance(X)
+
+    def residual(self, X: Any) -> Residual:
+        """That of the basis."""
+        return self.basis.residual(X)
 
     def residual_amplitude(self, prior: WeightPrior) -> jax.Array:
         """That of the basis, shape ``batch + (p,)``."""

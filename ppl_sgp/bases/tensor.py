@@ -22,6 +22,7 @@ from ..priors import DiagonalPrior, KroneckerPrior, WeightPrior
 from .basis import Basis, common_variance
 from .composite import combined, first_known, own_priors
 from .interpolation_weights import across
+from .residual import Residual
 
 
 @pytree_dataclass
@@ -112,6 +113,18 @@ class TensorBasis(Basis):
             have = have * own
         others = [basis.features(X, np) ** 2 for i, basis in enumerate(self.bases) if i not in lacking]
         return across([(whole - have).clip(min=0)[:, None], *others], operator.mul).T
+
+    def residual(self, X: Any) -> Residual:
+        """The same as functions: unseen levels, or cells of several categories, have one of the other inputs each."""
+        variance, lacking = self.residual_variance(X), self._lacking
+        groups = [self.bases[i].residual(X).group for i in lacking]
+        if not lacking or any((group < 0).any() or len(group) != 1 for group in groups):
+            return Residual.of_rows(variance)
+        X = self._host_inputs(X)
+        others = [basis.features(X, np) for i, basis in enumerate(self.bases) if i not in lacking]
+        signs = np.sign(across([np.ones((len(X), 1)), *others], operator.mul)).T
+        cells = np.unique(np.concatenate(groups), axis=1, return_inverse=True)[1]
+        return Residual(np.sqrt(variance) * signs, np.broadcast_to(cells.reshape(1, -1), variance.shape))
 
     def residual_amplitude(self, prior: WeightPrior) -> jax.Array:
         """The prior variance that weights share along the bases that lack some, shape ``batch + (p,)``; else zero."""

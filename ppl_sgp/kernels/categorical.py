@@ -31,6 +31,7 @@ class Categorical(Kernel):
 
     amplitude: ArrayLike = 1.0
     separable = True
+    differentiable = False
 
     def __post_init__(self) -> None:
         checks.positive("amplitude", self.amplitude, "Categorical")

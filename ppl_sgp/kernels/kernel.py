@@ -41,6 +41,8 @@ class Kernel(abc.ABC):
     has_lines: bool = False
     #: Whether the kernel is the product over inputs of :meth:`along_inputs`, and not only related to it.
     separable: bool = False
+    #: Whether functions have derivatives (in mean square) in all inputs.
+    differentiable: bool = True
 
     @abc.abstractmethod
     def __call__(self, X: ArrayLike, X2: ArrayLike | None = None) -> Array:
@@ -122,6 +124,11 @@ class Composite(Spectral, Kernel):
     def has_spectrum(self) -> bool:  # type: ignore[override]
         """Whether all of the kernels have a spectral density."""
         return all(kernel.has_spectrum for kernel in self.kernels)
+
+    @property
+    def differentiable(self) -> bool:  # type: ignore[override]
+        """Whether functions of all of the kernels have derivatives."""
+        return all(kernel.differentiable for kernel in self.kernels)
 
     @property
     def _spectral(self) -> tuple[Any, ...]:

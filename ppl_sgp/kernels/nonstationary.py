@@ -181,6 +181,11 @@ class ArcCosine(ScalarProductKernel):
         if isinstance(self.order, (bool, float)) or self.order not in (0, 1, 2):
             raise ValueError(f"ArcCosine: `order` must be 0, 1 or 2, from rough to smooth; got {self.order!r}.")
 
+    @property
+    def differentiable(self) -> bool:  # type: ignore[override]
+        """Whether functions have derivatives: those of order 0 are steps."""
+        return self.order > 0
+
     def __call__(self, X: ArrayLike, X2: ArrayLike | None = None) -> Array:
         U, U2 = self._scaled_pair(X, X2)
         (length, direction), (length2, direction2) = _polar(U), _polar(U2)

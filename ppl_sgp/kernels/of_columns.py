@@ -40,6 +40,11 @@ class OfColumns(Kernel):
             raise ValueError(f"OfColumns: `columns` must be a sequence of integers of 0 or more; got {self.columns!r}.")
         object.__setattr__(self, "columns", tuple(indices.tolist()))
 
+    @property
+    def differentiable(self) -> bool:  # type: ignore[override]
+        """Whether functions of the kernel have derivatives."""
+        return self.kernel.differentiable
+
     def __call__(self, X: ArrayLike, X2: ArrayLike | None = None) -> Array:
         return self.kernel(self._of(X), None if X2 is None else self._of(X2))
 

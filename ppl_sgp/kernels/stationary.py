@@ -30,8 +30,6 @@ class StationaryKernel(MixtureSpectrum, Kernel):
 
     lengthscale: ArrayLike
     amplitude: ArrayLike = 1.0
-    #: Whether it is differentiable in r² at zero.
-    _is_smooth: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         owner = type(self).__name__
@@ -52,7 +50,7 @@ class StationaryKernel(MixtureSpectrum, Kernel):
         X, X2 = input_pair(self, X, X2)
         dtype = dtype_of(self, X, X2)
         lengthscales = self._lengthscales(np.shape(X)[1], dtype)
-        r2 = squared_distances(self._is_smooth, jnp.asarray(X, dtype), jnp.asarray(X2, dtype), lengthscales)
+        r2 = squared_distances(self.differentiable, jnp.asarray(X, dtype), jnp.asarray(X2, dtype), lengthscales)
         return jnp.asarray(self.amplitude, dtype) ** 2 * self._correlation(r2)
 
     def diag(self, X: ArrayLike) -> Array:
@@ -164,7 +162,7 @@ class Matern12(_Matern):
     """
 
     _order = 0
-    _is_smooth = False
+    differentiable = False
 
 
 @pytree_dataclass

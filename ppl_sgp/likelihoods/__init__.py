@@ -7,6 +7,7 @@ from .categorical import Categorical
 from .censored import CensoredNormal
 from .from_distribution import FromDistribution
 from .gamma import Gamma
+from .heteroscedastic_normal import HeteroscedasticNormal
 from .laplace import AsymmetricLaplace
 from .likelihood import Derivatives, Likelihood, Parameter
 from .negative_binomial import NegativeBinomial
@@ -25,6 +26,7 @@ __all__ = [
     "Derivatives",
     "FromDistribution",
     "Gamma",
+    "HeteroscedasticNormal",
     "Likelihood",
     "NegativeBinomial",
     "Ordinal",

@@ -28,3 +28,4 @@ from .kernel_model import KernelModel as KernelModel
 from .part_priors import part_prior as part_prior
 from .shrinkage import GammaPrecision as GammaPrecision
 from .shrinkage import Horseshoe as Horseshoe
+from .sparse_axes import SparseAxes as SparseAxes

@@ -62,7 +62,8 @@ def basis_gp(
     (:class:`~ppl_sgp.InterpolationBasis`) takes one amplitude for all of them, so give it one.
 
     :param kernel: class of the kernel, or a function of (lengthscale, amplitude); default squared exponential.
-    :param lengthscale: a NumPyro distribution, or a number or array to hold fixed.
+    :param lengthscale: a NumPyro distribution, or a number or array to hold fixed; or :class:`SparseAxes`, for many
+        inputs of which few matter.
     :param amplitude: a NumPyro distribution, or a number to hold fixed; with q outputs, of shape () or (q,).
     :param noise_scale: likewise.
     :param shape: priors or values of further kernel parameters, such as ``alpha``.

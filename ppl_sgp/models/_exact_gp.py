@@ -86,7 +86,8 @@ def exact_gp(
     Several outputs are independent functions of one kernel, with a noise each; they should be of similar scale.
 
     :param kernel: class of the kernel, or a function of (lengthscale, amplitude); default squared exponential.
-    :param lengthscale: a NumPyro distribution, or a number or array to hold fixed.
+    :param lengthscale: a NumPyro distribution, or a number or array to hold fixed; or :class:`SparseAxes`, for many
+        inputs of which few matter.
     :param amplitude: a NumPyro distribution, or a number to hold fixed; one for all outputs.
     :param noise_scale: likewise; with q outputs, of shape () or (q,).
     :param features: a basis, such as ``sgp.LinearBasis(d)`` for a trend.

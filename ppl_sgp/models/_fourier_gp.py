@@ -61,7 +61,8 @@ def fourier_gp(
     An evidence costs O(m³), or O(m·rank²) when the numerical rank is low; never depends on n.
 
     :param kernel: class of the kernel; default that of the basis's proposal.
-    :param lengthscale: a NumPyro distribution, or a number or array to hold fixed.
+    :param lengthscale: a NumPyro distribution, or a number or array to hold fixed; or :class:`SparseAxes`, for many
+        inputs of which few matter.
     :param amplitude: a NumPyro distribution, or a number to hold fixed; with q outputs, of shape () or (q,).
     :param noise_scale: likewise.
     :param shape: priors or values of further kernel parameters, such as ``alpha``.

@@ -89,7 +89,8 @@ def inducing_gp(
         standard deviations, as they are: functions jump where blocks meet (Snelson & Ghahramani 2007).
     :param blocks: of PITC and PIC: integer labels of the rows, shape (n,), such as
         :func:`~ppl_sgp.cluster_rows` makes.
-    :param lengthscale: a NumPyro distribution, or a number or array to hold fixed.
+    :param lengthscale: a NumPyro distribution, or a number or array to hold fixed; or :class:`SparseAxes`, for many
+        inputs of which few matter.
     :param amplitude: a NumPyro distribution, or a number to hold fixed; one for all outputs.
     :param noise_scale: likewise; with q outputs, of shape () or (q,).
     :param shape: priors or values of further kernel parameters, such as ``alpha``.

@@ -16,6 +16,7 @@ from ..kernels.hyperprior_scales import AMPLITUDE_SPREAD, NOISE_SHARE, NOISE_SPR
 from ..statistics.kept_rows import ChunkedRows, Rows
 from ..statistics.statistics import SufficientStatistics
 from .hyperpriors import Data, check_amplitudes, log_normal, sample, sample_noise_scale, scale_of_outputs
+from .sparse_axes import SparseAxes
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -57,7 +58,10 @@ class KernelGP(EqualByValue):
         """
         median, spread = lengthscale_prior(data.input_scale)
         each, shared = dist.LogNormal(jnp.log(median), spread), dist.LogNormal(jnp.mean(jnp.log(median)), spread)
-        lengthscale = sample("lengthscale", self.lengthscale, each.to_event(1) if ard else shared, ["input"])
+        if isinstance(self.lengthscale, SparseAxes):
+            lengthscale = self._sparse(owner, data, ard)
+        else:
+            lengthscale = sample("lengthscale", self.lengthscale, each.to_event(1) if ard else shared, ["input"])
         amplitude = sample("amplitude", self.amplitude, log_normal(typical_amplitude, AMPLITUDE_SPREAD), ["output"])
         noise = log_normal(NOISE_SHARE * scale_of_outputs(data), NOISE_SPREAD)
         noise_scale = sample_noise_scale(owner, data, self.noise_scale, noise)
@@ -65,6 +69,14 @@ class KernelGP(EqualByValue):
         check_amplitudes(owner, amplitude, data)
         family = self._family(basis)
         return lambda amplitude: family(lengthscale, amplitude, **shape), amplitude, noise_scale
+
+    def _sparse(self, owner: str, data: Data, ard: bool) -> Any:
+        if not ard and data.input_scale.shape[0] > 1:
+            raise ValueError(
+                f"{owner}: `SparseAxes` needs a lengthscale an input, and this basis has one for all. Draw it by "
+                "`FourierBasis.from_data`, or from kernels with a lengthscale an input."
+            )
+        return self.lengthscale.sample(data.input_scale)
 
     def _sample_for_rows(self, owner: str, rows: Rows | ChunkedRows) -> tuple[Kernel, Any]:
         """The kernel and the noise of rows that are kept: one kernel for all outputs, a lengthscale an input."""

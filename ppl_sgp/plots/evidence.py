@@ -11,6 +11,9 @@ from ._axes import NEUTRAL, axes, finite
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+#: Least height of the axis, in nats.
+LEAST_NATS = 5.0
+
 
 def plot_evidence(num_features: Any, log_evidence: Any, *, ax: Axes | None = None) -> Axes:
     """Log evidence against the number of features m, with the best marked: have we enough?
@@ -19,7 +22,7 @@ def plot_evidence(num_features: Any, log_evidence: Any, *, ax: Axes | None = Non
     :param log_evidence: in nats, shape (k,), or (k, r) for r random bases of each size, which are shown as dots around
         their mean.
     :param ax: axes to draw on; default those of a new figure.
-    :return: the axes, with a logarithmic axis of m.
+    :return: the axes, with a logarithmic axis of m, and at least five nats high: fewer are little evidence.
     :raises ValueError: for shapes that do not fit, sizes that are not positive, or values that are not finite.
 
     .. doctest::
@@ -57,5 +60,9 @@ def plot_evidence(num_features: Any, log_evidence: Any, *, ax: Axes | None = Non
         ax.minorticks_off()
     mean_of = "mean " if evidence.ndim == 2 else ""
     ax.set(xlabel="number of features m", ylabel=f"{mean_of}log evidence [nats]")
+    low, high = ax.get_ylim()
+    missing = LEAST_NATS - (high - low)
+    if missing > 0:  # differences that mean nothing are not to look large
+        ax.set_ylim(low - missing / 2, high + missing / 2)
     ax.legend(frameon=False)
     return ax

@@ -53,8 +53,14 @@ def plot_hyperparameters(
     """
     chosen = _chosen(samples, names)
     result, given = panels(ax, len(chosen), "plot_hyperparameters")
+    named: set[str] = set()
     for panel, (name, draws) in zip(given, chosen.items(), strict=True):
         _draw(panel, name, np.log(draws), (priors or {}).get(name))
+        handles, labels = panel.get_legend_handles_labels()
+        new = {label: handle for handle, label in zip(handles, labels, strict=True) if label not in named}
+        if new:  # what a panel before has named is named once
+            panel.legend(new.values(), new.keys(), frameon=False, fontsize="small", handlelength=1.2)
+            named.update(new)
     return result
 
 
@@ -116,7 +122,6 @@ def _draw(ax: Axes, name: str, log_draws: np.ndarray, prior: Any) -> None:
     ax.set_ylim(0, 1.1 * ax.get_ylim()[1])  # room for the legend
     ax.set_yticks([])
     ax.set(xlabel=name, ylabel="density of the log")
-    ax.legend(frameon=False, fontsize="small", handlelength=1.2)
 
 
 def _span(columns: np.ndarray, wide: bool) -> tuple[float, float]:

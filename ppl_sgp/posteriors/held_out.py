@@ -16,6 +16,7 @@ import pandas as pd
 import xarray as xr
 from tqdm.auto import tqdm
 
+from ..bases.residual import Residual
 from ..statistics.from_data import sufficient_statistics
 from .functions import require_resolved
 from .joint import joint_densities, joint_log_density
@@ -138,14 +139,14 @@ def _of_past(draws: Any, max_memory: float) -> Any:
 
 def _ahead(draws: WeightDraws, rows: TrainingFeatures) -> np.ndarray:
     """Joint log densities of rows, (b, q)."""
-    moments = draws.joint((rows.Phi, rows.lacking))
+    moments = draws.joint((rows.Phi, Residual.of_rows(rows.lacking)))
     scales = draws.noise_scale[..., None] ** 2 / rows.omega
     return np.stack([joint_densities(rows.y, each, noise) for each, noise in zip(moments, scales, strict=True)])
 
 
 def _without(draws: WeightDraws, rows: TrainingFeatures) -> list[float]:
     """Joint log densities (q,) of rows given all others, of one draw."""
-    (moments,) = draws.joint((rows.Phi, np.zeros_like(rows.lacking)))
+    (moments,) = draws.joint((rows.Phi, Residual.of_rows(np.zeros_like(rows.lacking))))
     own = (draws.residual_amplitude @ rows.lacking)[0]
     noise = draws.noise_scale[0, :, None] ** 2 / rows.omega
     return [

@@ -120,6 +120,5 @@ def given_weights(data: CompressedLikelihood, weights: np.ndarray, parameters: n
     b, K, m = len(weights), data.num_latents, data.num_weights // data.num_latents
     parameters = np.zeros((b, 0)) if parameters is None else parameters
     p = parameters.shape[1]
-    return LatentDraws(
-        weights.reshape(b, K, m), np.zeros((b, K, m, 0)), parameters, np.zeros((b, p, p)), np.zeros((b, 0))
-    )
+    lacking = np.zeros((b, len(data.basis.residual_variance(np.zeros((0, data.basis.input_dim))))))
+    return LatentDraws(weights.reshape(b, K, m), np.zeros((b, K, m, 0)), parameters, np.zeros((b, p, p)), lacking)

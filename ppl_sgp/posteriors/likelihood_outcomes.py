@@ -89,9 +89,13 @@ class LikelihoodOutcomes(LatentOutcomes):
         chosen = self.latent_draws.take(indices)
         weights, parameters = chosen.sample(rng)
         eta = np.einsum("nm,bkm->bnk", rows.Phi, weights)
-        lacking = chosen.amplitude @ rows.lacking
+        residual = self._data.basis.residual(rows.rows.X)
+        lacking, (shared, part) = chosen.amplitude @ residual.own, residual.shared
         if lacking.any():
             eta += np.sqrt(lacking)[..., None] * rng.standard_normal(eta.shape)
+        if shared.size:
+            z = rng.standard_normal((len(eta), shared.shape[1], eta.shape[2]))
+            eta += np.einsum("nr,br,brk->bnk", shared, np.sqrt(chosen.amplitude[:, part]), z)
         if rows.rows.offset is not None:
             eta += rows.rows.offset.reshape(len(rows.Phi), -1)
         keys = jax.random.split(key_outcomes, len(indices))

@@ -90,7 +90,8 @@ def _shares(posterior: Posterior, parameters: MarginalParameters, X: np.ndarray)
 
 @jax.jit
 def _effective_share(basis: Any, prior: Any) -> jax.Array:
-    return basis.effective_share(prior.log_variance)
+    # Mapped over draws: priors of correlated weights know the variances of one at a time.
+    return jnp.min(jax.vmap(lambda one: basis.effective_share(one.log_variance))(prior))
 
 
 @jax.jit

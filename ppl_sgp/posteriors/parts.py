@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..bases.basis import Basis
+from ..bases.residual import Residual
 from .weight_prediction import WeightPrediction
 
 
@@ -33,9 +34,9 @@ class PartialPrediction(WeightPrediction):
         kept = np.repeat(self._chosen, [each.num_features for each in basis.parts])
         return basis.host_features_of(X_new, kept)
 
-    def _residual_variance(self, rows: slice) -> np.ndarray:
+    def _residual_of(self, rows: slice) -> Residual:
         counts = [len(each.residual_variance(self._X_new[:0])) for each in self._functions.basis.parts]
-        return super()._residual_variance(rows) * np.repeat(self._chosen, counts)[:, None]
+        return super()._residual_of(rows).times(np.repeat(self._chosen, counts)[:, None])
 
 
 def chosen_parts(basis: Basis, parts: int | str | Sequence[int | str]) -> np.ndarray:

@@ -12,16 +12,20 @@ ROWS, OUTPUT, PROBABILITY = "new_obs", "output", "probability"
 
 
 def rows_dataset(
-    found: dict[str, np.ndarray], quantiles: np.ndarray | None, probabilities: Any, coords: dict[str, Any] | None
+    found: dict[str, np.ndarray],
+    quantiles: np.ndarray | None,
+    probabilities: Any,
+    coords: dict[str, Any] | None,
+    dims: tuple[str, ...] = (ROWS, OUTPUT),
 ) -> xr.Dataset:
     """Arrays over new rows, and over outputs where there are several, with their quantiles.
 
     :param found: by name, shape (n_new,) or (n_new, q) each.
     :param quantiles: shape (p, n_new) or (p, n_new, q), of ``probabilities``.
     :param coords: labels by dimension.
+    :param dims: names of the dimensions of arrays, as many as they may have.
     :raises ValueError: for labels of other dimensions, or of other lengths.
     """
-    dims = (ROWS, OUTPUT)
     data: dict[str, Any] = {name: (dims[: values.ndim], values) for name, values in found.items()}
     sizes = dict(zip(dims, next(iter(found.values())).shape, strict=False))
     labels: dict[str, Any] = {name: np.arange(size) for name, size in sizes.items()}

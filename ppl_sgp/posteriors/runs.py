@@ -16,8 +16,9 @@ from .._internal.waiting import wait_for
 
 #: What does inside programs what this object does on the host.
 IN_PROGRAMS = (
-    " For derivatives or inside `jit` use `posterior = sgp.weight_posterior(stats, prior, noise_scale)` and "
-    "`stats.basis(X_new) @ posterior.mean`."
+    " For gradients in inputs there is `sgp.predict_gradient(posterior, X_new)`; for those in hyperparameters, or "
+    "inside `jit`, use `posterior = sgp.weight_posterior(stats, prior, noise_scale)` and `stats.basis(X_new) @ "
+    "posterior.mean`."
 )
 
 

@@ -18,7 +18,7 @@ from ..evidence import grouped
 from ..evidence.weight_posterior import posterior_factors
 from ..grids.solver import GridSolver
 from ..kernels import Kernel
-from ..priors import WeightPrior
+from ..priors import DiagonalPrior, WeightPrior
 from ..sites.compressed_normal import CompressedNormal
 from ..sites.exact_gp import ExactGP
 from ..sites.explicit_likelihood import ExplicitLikelihood
@@ -140,7 +140,14 @@ class InducingParameters(KernelParameters):
 
 
 def _of_basis(statistics: SufficientStatistics | GroupedStatistics, prior: WeightPrior) -> tuple[jax.Array, jax.Array]:
-    return statistics.basis.residual_amplitude(prior), statistics.basis.effective_share(prior.log_variance)
+    basis = statistics.basis
+    m = basis.num_features
+    if prior.num_weights in (None, 1, m):
+        return basis.residual_amplitude(prior), basis.effective_share(prior.log_variance)
+    # Of several predictors with a prior each, what the basis lacks has no amplitude in common.
+    each = prior.log_variance.reshape(*prior.batch_shape, -1, m)
+    unknown = DiagonalPrior.from_log_scale(jnp.full((*prior.batch_shape, m), -jnp.inf, each.dtype))
+    return basis.residual_amplitude(unknown), basis.effective_share(each)
 
 
 def require_finite_draws(owner: str, values: np.ndarray) -> None:

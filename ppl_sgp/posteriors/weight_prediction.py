@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..bases.residual import Residual
 from .mixture import row_blocks
 from .prediction import Prediction
 
@@ -33,7 +34,7 @@ class WeightPrediction(Prediction):
             mean[:, rows] = loc @ Phi.T
             for output, factor in enumerate(root):
                 variance[output, rows] = np.sum((Phi @ factor.T) ** 2, axis=1)
-            variance[:, rows] += self._residual_amplitude @ self._residual_variance(rows)
+            variance[:, rows] += self._residual_amplitude @ self._residual_of(rows).variance
         return mean, variance
 
     @cached_property
@@ -63,9 +64,9 @@ class WeightPrediction(Prediction):
         """Mean squared amplitudes of the residuals, (q, p)."""
         return np.concatenate([draws.residual_amplitude for draws in self._functions.batches()]).mean(axis=0)
 
-    def _residual_variance(self, rows: slice) -> np.ndarray:
-        """Unit variances (p, rows) that the parts of the basis lack of their kernels; zeros if they are left out."""
-        return self._functions.basis.residual_variance(self._X_new[rows]) * float(self._residual)
+    def _residual_of(self, rows: slice) -> Residual:
+        """What the parts of the basis lack of their kernels; nothing if it is left out."""
+        return self._functions.basis.residual(self._X_new[rows]).times(float(self._residual))
 
     def _features(self, rows: slice) -> np.ndarray:
         """Features of some rows, computed once where those of all rows fit into a quarter of the memory."""
@@ -81,8 +82,8 @@ class WeightPrediction(Prediction):
         return self._functions.basis.host_features(X_new)
 
     def _at(self, rows: slice) -> tuple[np.ndarray, Any]:
-        """Features of some rows, and residual variances."""
-        return self._features(rows), self._residual_variance(rows)
+        """Features of some rows, and what they lack."""
+        return self._features(rows), self._residual_of(rows)
 
     def _joint_draws(self, rng: np.random.Generator, indices: np.ndarray, noise: np.ndarray) -> np.ndarray:
         q, m = self.num_outputs, self._functions.basis.num_features
@@ -94,11 +95,15 @@ class WeightPrediction(Prediction):
         result = np.empty((len(indices), q, self.num_rows))
         for rows in row_blocks(self.num_rows, self.rows_at_once(0)):
             result[..., rows] = weights @ self._features(rows).T
-        residual = self._residual_variance(slice(None))
+        residual = self._residual_of(slice(None))
+        own, (shared, part) = residual.own, residual.shared
         for draw, scale, lacking in zip(result, noise_scale, amplitude, strict=True):
-            total = scale[:, None] ** 2 * noise + lacking @ residual
+            total = scale[:, None] ** 2 * noise + lacking @ own
             if total.any():
                 draw += np.sqrt(total) * rng.standard_normal(draw.shape)
+            if shared.size:
+                z = rng.standard_normal((1 if self._functions.outputs_are_joint else q, shared.shape[1]))
+                draw += (np.sqrt(lacking[:, part]) * z) @ shared.T
         return result
 
 

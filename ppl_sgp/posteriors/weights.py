@@ -16,6 +16,7 @@ import numpy as np
 from .._internal import checks
 from ..bases.basis import Basis
 from ..bases.fourier import FEW_FEATURES
+from ..bases.residual import Residual
 from ..statistics.grouped import GroupedStatistics
 from ..statistics.statistics import SufficientStatistics
 from .functions import ComputedPosteriors, FunctionPosteriors, require_finite, require_resolved
@@ -59,17 +60,19 @@ class WeightDraws(NamedTuple):
             variance[index] = np.sum((Phi @ self.factor[index]) ** 2, axis=-1)
         return variance
 
-    def moments(self, rows: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    def moments(self, rows: tuple[np.ndarray, Residual]) -> tuple[np.ndarray, np.ndarray]:
         """Mean and variance of f at rows, of features and what the basis lacks there."""
         Phi, lacking = rows
-        return self.mean(Phi), self.variance(Phi) + self.residual_amplitude @ lacking
+        return self.mean(Phi), self.variance(Phi) + self.residual_amplitude @ lacking.variance
 
-    def joint(self, rows: tuple[np.ndarray, np.ndarray]) -> Iterator[JointMoments]:
+    def joint(self, rows: tuple[np.ndarray, Residual]) -> Iterator[JointMoments]:
         """Means and covariances of f at rows, a draw after the other. O(k m²) a draw."""
         Phi, lacking = rows
+        shared, part = lacking.shared
         for loc, factor, amplitude in zip(self.loc, self.factor, self.residual_amplitude, strict=True):
             root = Phi * factor[:, None, :] if self.independent else Phi @ factor
-            yield JointMoments(loc @ Phi.T, root, amplitude @ lacking)
+            of_shared = shared * np.sqrt(amplitude[:, part])[:, None, :]
+            yield JointMoments(loc @ Phi.T, np.concatenate([root, of_shared], axis=2), amplitude @ lacking.own)
 
     def left_out(self, rows: TrainingFeatures) -> tuple[np.ndarray, np.ndarray]:
         """Residuals and variances of training rows given all others, (b, q, k) each."""
@@ -133,16 +136,16 @@ class WeightPosteriors(FunctionPosteriors):
         """How many draws fit in memory together."""
         return self.num_draws
 
-    def at(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Features (k, m), and unit variances (p, k) that the parts of the basis lack of their kernels."""
-        return self.basis.host_features(X), self.basis.residual_variance(X)
+    def at(self, X: np.ndarray) -> tuple[np.ndarray, Residual]:
+        """Features (k, m), and what the parts of the basis lack of their kernels."""
+        return self.basis.host_features(X), self.basis.residual(X)
 
     def at_training_rows(
         self, numbers: np.ndarray, X: np.ndarray, y: np.ndarray, omega: np.ndarray, residual_variance: bool
     ) -> TrainingFeatures:
         """Features and all that rows are."""
         Phi, lacking = self.at(X)
-        return TrainingFeatures(Phi, lacking * float(residual_variance), y, omega, self.precision)
+        return TrainingFeatures(Phi, lacking.variance * float(residual_variance), y, omega, self.precision)
 
 
 class KnownWeights(WeightPosteriors):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
@@ -56,7 +57,8 @@ def sufficient_statistics(
     O(n m²) time and, on each core in use, O(m² + m·block) memory, with blocks of 16 MB. Dask's collections are summed
     by its workers, and arrays of JAX that are spread over devices where they are.
 
-    :param basis: the frozen feature map.
+    :param basis: the frozen feature map. Of :class:`~ppl_sgp.DerivativeBasis` and :class:`~ppl_sgp.IntegralBasis` the
+        result is statistics of the basis whose weights they are of.
     :param X: inputs, shape (n, d), an array of NumPy, JAX or Dask, or a memory map; or an iterable of chunks
         ``(X, y)`` or ``(X, y, row_weights)``, such as :func:`~ppl_sgp.table_chunks` makes of tables. If the basis has a
         recipe (:class:`~ppl_sgp.TableBasis`), a table with inputs and y in it, or an iterable of such tables.
@@ -117,6 +119,31 @@ def sufficient_statistics(
         )
     if y is None and not chunked:
         raise ValueError("sufficient_statistics: `y` is missing. Pass arrays `X, y`, or an iterable of (X, y) chunks.")
+    options = (chunk_size, progress, row_weights, checkpoint, float32_features, method)
+    return of_weights(_passed(basis, X, y, chunked, *options))
+
+
+def of_weights(statistics: SufficientStatistics) -> SufficientStatistics:
+    """Statistics of the basis whose weights the features are of: of values, where rows were derivatives of f."""
+    basis, moments = statistics.basis.weights_of, statistics.moments
+    if basis is statistics.basis:
+        return statistics
+    inputs = {name: getattr(moments, name)[: basis.input_dim] for name in ("x_mean", "x_square", "x_min", "x_max")}
+    return SufficientStatistics(basis, dataclasses.replace(moments, **inputs))
+
+
+def _passed(
+    basis: Basis,
+    X: Any,
+    y: Any,
+    chunked: bool,
+    chunk_size: int | None,
+    progress: bool | None,
+    row_weights: Any,
+    checkpoint: Any,
+    float32_features: bool,
+    method: str,
+) -> SufficientStatistics:
     kind = METHODS[method]
     if is_partitioned(X):
         kind = kind or kind_of_partitions(X, basis.num_features)

@@ -131,10 +131,11 @@ class DateColumn(ColumnEncoding):
 
 @pytree_dataclass
 class CategoryColumn(ColumnEncoding):
-    """A column of levels (text, Booleans or whole numbers), as codes 0, 1, …, K − 1; unseen ones, if allowed, are K.
+    """A column of levels (text, Booleans or whole numbers), as codes 0, 1, …, K − 1; unseen ones from K on, if allowed.
 
     :ivar levels: the levels, in order; ``None`` is the level of missing values.
-    :ivar unseen: ``"refuse"``; or ``"prior"``: f at further levels has the spread of the others.
+    :ivar unseen: ``"refuse"``; or ``"prior"``: f at further levels has the spread of the others. Their codes count them
+        in one table, in the order of their text.
     """
 
     levels: tuple[Any, ...] = static()
@@ -170,14 +171,16 @@ class CategoryColumn(ColumnEncoding):
             found = kind_of(np.array([present[row]], dtype=object))
             if found not in kinds:
                 raise self._refuse_kind(found, f"Its levels are {', '.join(kinds)}, such as {self.levels[0]!r}.")
+            new = sorted({str(level) for level, bad in zip(present, unknown, strict=True) if bad})
             if self.unseen == "refuse":
-                unseen = sorted({str(level) for level, bad in zip(present, unknown, strict=True) if bad})
                 raise ValueError(
-                    f"the column {self.name!r} has levels that the recipe has not seen: {_some(unseen)}, first at row "
+                    f"the column {self.name!r} has levels that the recipe has not seen: {_some(new)}, first at row "
                     f"{first + row}; it knows {_some(self.labels)}. Leave such rows out, make the recipe of rows that "
                     'have them all, or with `unseen="prior"`, by which new levels have the spread of the others.'
                 )
-        return np.where(unknown, float(len(self.levels)), encoded)[:, None]
+            further = {level: float(code) for code, level in enumerate(new, start=len(codes))}
+            encoded[unknown] = [further[str(level)] for level, bad in zip(present, unknown, strict=True) if bad]
+        return encoded[:, None]
 
 
 AS_BEFORE = "Pass the column as it was when the recipe was made."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import jax
 import numpy as np
+import numpyro.distributions as dist
 import pytest
 
 import ppl_sgp as sgp
@@ -90,3 +91,22 @@ def test_what_is_not_known_is_passed_in_silence():
     draws = {"scale": np.ones(3), "noise_scale": np.full(3, 0.2)}
     sgp.posterior(sgp.models.reweighted_basis(), draws, stats).predict(np.array([[1.2]]))
     posterior(sgp.LaplaceBasis.from_data(X, 20), 0.2).predict(np.zeros((0, 1)))
+
+
+@pytest.mark.float64_only
+def test_priors_of_correlated_weights_are_looked_at_draw_by_draw():
+    """A Kronecker prior, of which draws are a batch: it has no variances of a batch."""
+    rng = np.random.default_rng(0)
+    X = np.column_stack([np.arange(40) % 4, rng.uniform(0, 1, 40)])
+    columns = sgp.InputColumns(["day", "x"])
+    curve = columns.select(sgp.LaplaceBasis.from_data(X[:, 1:], 6, 2.0), "x")
+    basis = sgp.tensor(columns.select(sgp.CategoricalBasis(4), "day"), curve)
+
+    def product(lengthscale, amplitude):
+        of_day = columns.of(sgp.Matern32(2.0, amplitude), "day")
+        return of_day * columns.of(sgp.SquaredExponential(lengthscale), "x")
+
+    stats = sgp.sufficient_statistics(basis, X, rng.standard_normal(40))
+    draws = {"lengthscale": np.array([0.5, 0.6, 0.7])}
+    model = sgp.models.basis_gp(product, lengthscale=dist.LogNormal(-1.0, 1.0), amplitude=1.0, noise_scale=0.5)
+    assert np.isfinite(sgp.predict(model, draws, stats, X[:3]).mean).all()

@@ -226,7 +226,7 @@ def test_unseen_levels(frame):
         ValueError, match="'line' has levels .* not seen: night, tram, first at row 1; it knows blue, green"
     ):
         recipe(new)
-    assert sgp.recipe(frame, ["line"], "minutes", unseen="prior")(new)[:, 0].tolist() == [2, 3, 3, 3]
+    assert sgp.recipe(frame, ["line"], "minutes", unseen="prior")(new)[:, 0].tolist() == [2, 3, 4, 3]
 
 
 @pytest.mark.parametrize(

@@ -44,6 +44,11 @@ class Residual(NamedTuple):
         n = self.root.shape[1]
         return np.array(columns).reshape(-1, n).T, np.array(parts, dtype=int)
 
+    def shared_root(self, amplitude: np.ndarray) -> np.ndarray:
+        """A root (q, n, r) of the covariance of what rows share, of q functions with squared amplitudes (q, p)."""
+        shared, part = self.shared
+        return shared * np.sqrt(amplitude[:, part])[:, None, :]
+
     def times(self, factor: np.ndarray | float) -> Residual:
         """With other roots: a number, or one a part, (p, 1)."""
         return self._replace(root=self.root * factor)

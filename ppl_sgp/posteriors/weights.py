@@ -68,11 +68,10 @@ class WeightDraws(NamedTuple):
     def joint(self, rows: tuple[np.ndarray, Residual]) -> Iterator[JointMoments]:
         """Means and covariances of f at rows, a draw after the other. O(k m²) a draw."""
         Phi, lacking = rows
-        shared, part = lacking.shared
         for loc, factor, amplitude in zip(self.loc, self.factor, self.residual_amplitude, strict=True):
             root = Phi * factor[:, None, :] if self.independent else Phi @ factor
-            of_shared = shared * np.sqrt(amplitude[:, part])[:, None, :]
-            yield JointMoments(loc @ Phi.T, np.concatenate([root, of_shared], axis=2), amplitude @ lacking.own)
+            root = np.concatenate([root, lacking.shared_root(amplitude)], axis=2)
+            yield JointMoments(loc @ Phi.T, root, amplitude @ lacking.own)
 
     def left_out(self, rows: TrainingFeatures) -> tuple[np.ndarray, np.ndarray]:
         """Residuals and variances of training rows given all others, (b, q, k) each."""

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..bases.basis import Basis
+from ..bases.residual import Residual
 from ..posteriors.joint import JointMoments
 from ..posteriors.latents import Latents
 from ..posteriors.likelihood_outcomes import LikelihoodOutcomes
@@ -61,16 +62,18 @@ class ChevronDraws(NamedTuple):
         """Means (1, 1, m)."""
         return self.chevron.loc[None]
 
-    def moments(self, rows: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    def moments(self, rows: tuple[np.ndarray, Residual]) -> tuple[np.ndarray, np.ndarray]:
         """Mean and variance of f at rows, of features and what the basis lacks there, (1, 1, n) each."""
         Phi, lacking = rows
         mean, variance = self.chevron.loc @ Phi.T, self.chevron.variance(Phi)
-        return mean[None], variance[None] + self.residual_amplitude @ lacking
+        return mean[None], variance[None] + self.residual_amplitude @ lacking.variance
 
-    def joint(self, rows: tuple[np.ndarray, np.ndarray]) -> Iterator[JointMoments]:
+    def joint(self, rows: tuple[np.ndarray, Residual]) -> Iterator[JointMoments]:
         """Mean and covariance of f at rows."""
         Phi, lacking = rows
-        yield JointMoments(self.chevron.loc @ Phi.T, self.chevron.root(Phi), self.residual_amplitude[0] @ lacking)
+        (amplitude,) = self.residual_amplitude
+        root = np.concatenate([self.chevron.root(Phi), lacking.shared_root(amplitude)], axis=2)
+        yield JointMoments(self.chevron.loc @ Phi.T, root, amplitude @ lacking.own)
 
     def weights(self, z: np.ndarray) -> np.ndarray:
         """Weights (s, 1, m) from standard normals."""

@@ -15,6 +15,7 @@ from .._internal.pytree import pytree_dataclass, static
 from .._internal.random import host_generator
 from .._internal.shown import Shown
 from ..bases.basis import Basis
+from ..bases.residual import Residual
 from ..diagnostics.report import Report
 from ..likelihoods.likelihood import Likelihood
 from ..posteriors.augmentation import Augmentation
@@ -216,9 +217,11 @@ class VariationalPrediction(WeightPrediction):
     def row_moments(self) -> tuple[np.ndarray, np.ndarray]:
         return self._row_moments_by_components()  # a factor of the covariance would be m by m
 
-    def _residual_variance(self, rows: slice) -> np.ndarray:
-        lacking = super()._residual_variance(rows)
-        return lacking if self._own is None else np.append(lacking, self._own.variance(self._X_new[rows])[None], axis=0)
+    def _residual_of(self, rows: slice) -> Residual:
+        lacking = super()._residual_of(rows)
+        if self._own is None:
+            return lacking
+        return Residual.joined([lacking, Residual.of_rows(self._own.variance(self._X_new[rows])[None])])
 
     def _features_of(self, X_new: np.ndarray) -> np.ndarray:
         if self._own is None:

@@ -117,6 +117,7 @@ def quadruply(*args, num_steps=1500, num_functions=10, batch_size=100, **options
     return sgp.stochastic.quadruply(jax.random.key(0), *args, **options)
 
 
+@pytest.mark.slow
 def test_a_full_factor_comes_near_the_exact_posterior(small):
     X, y, basis, evidence, exact = small
     fit = quadruply(basis, X, y, kernel=KERNEL, noise_scale=0.2, num_columns=20, num_steps=2500)
@@ -139,6 +140,7 @@ def test_kernels_at_all_rows_have_the_mean_of_the_exact_gp():
     assert np.sqrt(np.mean((fit.predict(X).mean - exact) ** 2)) < 0.06
 
 
+@pytest.mark.slow
 def test_classes_reach_the_best_mean_field():
     X, y = rows(80, "classes")
     basis = fourier(8)
@@ -156,6 +158,7 @@ def test_classes_reach_the_best_mean_field():
     assert best - 0.3 < fit.training.estimates[-1] < best + 0.01
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("likelihood", "outcomes"),
     [

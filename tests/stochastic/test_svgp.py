@@ -80,6 +80,7 @@ def test_hyperparameters_may_have_a_distribution(key):
     np.testing.assert_allclose(*drawn, rtol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.relaxed_promotion
 def test_classes_and_several_predictors(key):
     options = {name: value for name, value in QUICK.items() if name != "start"}
@@ -164,6 +165,7 @@ def model_of(gp, X, y, size):
         f.observe("y", *batch, sgp.likelihoods.Bernoulli())
 
 
+@pytest.mark.slow
 @pytest.mark.relaxed_promotion
 def test_models_of_users_run_with_any_guide_and_a_plate_that_subsamples(key):
     gp = VariationalProcess("f", np.linspace(-2, 2, 10)[:, None], move_points=True)
@@ -177,6 +179,7 @@ def test_models_of_users_run_with_any_guide_and_a_plate_that_subsamples(key):
     assert right.mean() > 0.8
 
 
+@pytest.mark.slow
 @pytest.mark.float64_only
 @pytest.mark.relaxed_promotion
 def test_the_loss_of_a_model_is_minus_the_bound(fit, key):

@@ -88,6 +88,7 @@ def test_all_options_run(key):
     assert streamed.held_out is None and np.isfinite(streamed.objective)
 
 
+@pytest.mark.slow
 def test_classes(key):
     options = {name: value for name, value in QUICK.items() if name not in ("start", "kernel")}
     found = swsgp(key, X, classes, sgp.likelihoods.Bernoulli(), **options)
@@ -95,6 +96,7 @@ def test_classes(key):
     assert right.mean() > 0.8
 
 
+@pytest.mark.slow
 @pytest.mark.float64_only
 def test_with_all_points_and_a_full_covariance_it_comes_near_svgp(key):
     Z = np.linspace(-2, 2, 10)[:, None]

@@ -30,7 +30,7 @@ from uci_files import read
 import ppl_sgp as sgp
 from ppl_sgp.stochastic import quadruply_setup as setup
 from ppl_sgp.stochastic import row_batches
-from ppl_sgp.stochastic.quadruply import QuadruplyStep
+from ppl_sgp.stochastic._quadruply import QuadruplyStep
 from ppl_sgp.stochastic.quadruply_step import Rates
 
 #: RMSE and mean negative log density of the thesis: QSGP-0 of table 6.2, of 6.3, and its SVGP of table 6.2.

@@ -15,9 +15,9 @@ from .._internal.random import random_key
 from ..bases.basis import Basis
 from ..priors import DiagonalPrior
 from . import quadruply_setup as setup
+from ._quadruply import DELAYED, SUPPORT, QuadruplyStep, functions_of, held_out_density, posterior_of
 from .batches import RowBatches, row_batches
 from .driver import train
-from .quadruply import DELAYED, SUPPORT, QuadruplyStep, functions_of, held_out_density, posterior_of
 from .quadruply_step import Problem, Rates, State
 from .result import StochasticFit
 

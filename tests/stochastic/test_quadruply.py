@@ -9,8 +9,8 @@ from scipy.optimize import minimize
 import ppl_sgp as sgp
 from ppl_sgp.stochastic import quadruply_setup as setup
 from ppl_sgp.stochastic import row_batches
+from ppl_sgp.stochastic._quadruply import QuadruplyStep
 from ppl_sgp.stochastic.indices import gathered
-from ppl_sgp.stochastic.quadruply import QuadruplyStep
 from ppl_sgp.stochastic.quadruply_step import Rates, step
 from tests.stochastic.toy import exact_bernoulli, subsets
 

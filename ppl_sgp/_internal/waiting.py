@@ -20,7 +20,8 @@ def wait_for(values: Any, what: str) -> None:
 
     :param what: what is waited for, in words.
     """
-    arrays = [leaf for leaf in jax.tree.leaves(values) if isinstance(leaf, jax.Array) and not leaf.is_deleted()]
+    leaves = (leaf for leaf in jax.tree.leaves(values) if isinstance(leaf, jax.Array))
+    arrays = [leaf for leaf in leaves if not (isinstance(leaf, jax.core.Tracer) or leaf.is_deleted())]
     waiting = [array for array in arrays if not _ready(array)]
     start = time.monotonic()
     while waiting and time.monotonic() - start < SILENT:

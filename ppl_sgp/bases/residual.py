@@ -41,8 +41,8 @@ class Residual(NamedTuple):
             for label in np.unique(group[(group >= 0) & (root != 0)]):
                 columns.append(np.where(group == label, root, 0.0))
                 parts.append(part)
-        n = self.root.shape[1]
-        return np.array(columns).reshape(-1, n).T, np.array(parts, dtype=int)
+        shape = len(columns), self.root.shape[1]
+        return np.array(columns).reshape(shape).T, np.array(parts, dtype=int)
 
     def shared_root(self, amplitude: np.ndarray) -> np.ndarray:
         """A root (q, n, r) of the covariance of what rows share, of q functions with squared amplitudes (q, p)."""

@@ -24,6 +24,7 @@ assert not jax.live_arrays(), f"importing ppl_sgp left arrays on the device: {ja
 """
 
 
+@pytest.mark.slow
 @pytest.mark.float64_only  # processes of their own choose their precision
 def test_import_is_quiet_and_leaves_jax_alone():
     # A process of its own: in this one JAX is configured and in use already.

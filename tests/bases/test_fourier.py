@@ -133,6 +133,7 @@ def bases_of_one_key():
     }
 
 
+@pytest.mark.slow
 def test_equal_keys_give_equal_bases_in_any_precision():
     # Statistics of one basis may be added, and whether it is one is decided bit by bit.
     environment = {**os.environ, "JAX_ENABLE_X64": "0" if X64 else "1", "PYTHONPATH": os.pathsep.join(sys.path)}

@@ -97,6 +97,7 @@ def test_quasi_random_points_beat_independent_ones_in_one_dimension():
     assert mean_square("quasi_random") < mean_square("iid") / 4
 
 
+@pytest.mark.slow
 @pytest.mark.float64_only
 def test_orthogonal_points_beat_independent_ones_in_five_dimensions(rng):
     kernel, x = SE(2.0), rng.standard_normal((15, 5))

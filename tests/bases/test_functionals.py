@@ -141,6 +141,7 @@ def test_derivative_kernels_are_those_of_differences(kernel):
     np.testing.assert_allclose(found[np.ix_(order, order)], D @ np.asarray(kernel(ends)) @ D.T, rtol=2e-3, atol=2e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.float64_only
 def test_an_exact_gp_sees_slopes_as_rows():
     """The evidence, and its gradient in the lengthscale, which goes through three derivatives."""

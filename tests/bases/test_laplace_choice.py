@@ -92,6 +92,7 @@ def fitted(basis, engel):
     return fit, deviation, [str(each.message) for each in said]
 
 
+@pytest.mark.slow
 @pytest.mark.float64_only
 def test_engel(engel):
     """The default box was silently wrong at long lengthscales: an sd of 0.096 instead of 0.255, 3.7 nats worse."""
@@ -103,6 +104,7 @@ def test_engel(engel):
     assert fit.values["lengthscale"] == pytest.approx(float(exact.values["lengthscale"]), rel=0.1)
 
 
+@pytest.mark.slow
 @pytest.mark.float64_only
 def test_a_box_that_is_too_narrow_for_the_fit_is_announced_with_a_remedy_that_works(engel):
     x, _, exact, exact_deviation = engel

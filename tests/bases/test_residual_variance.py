@@ -98,6 +98,7 @@ def test_a_block_of_correlated_weights_hides_no_other():
     np.testing.assert_array_equal(stacked.residual_amplitude(dense), [0.0])
 
 
+@pytest.mark.slow
 def test_batches_jit_and_gradients():
     amplitude = lane([0.5, 1.0, 2.0])
 
@@ -115,6 +116,7 @@ def test_batches_jit_and_gradients():
     np.testing.assert_array_equal(unknown, 0)
 
 
+@pytest.mark.slow
 def test_bases_that_know_nothing_have_no_rows():
     centred = sgp.CentredBasis(U, KERNEL)
     for basis in (FOURIER, centred, sgp.LaplaceBasis.from_data(X, 2), sgp.LinearBasis(2), IdentityBasis(2)):

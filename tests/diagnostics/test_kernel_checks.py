@@ -85,6 +85,7 @@ def test_evidences_are_those_of_dense_normals(rng, weighted):
     np.testing.assert_array_equal(compared.same.scaling, 1.0)
 
 
+@pytest.mark.slow
 def test_few_rows_of_some_inputs():
     """The exact GP is some 20 nats better, which of 150 rows is little; rows left out tell."""
     rng = np.random.default_rng(7)
@@ -158,6 +159,7 @@ def test_what_the_model_holds_fixed_is_not_blamed_on_the_basis():
     assert found(fixed, draws(0.064), stats, X, y) == []
 
 
+@pytest.mark.slow
 @pytest.mark.relaxed_promotion
 def test_a_lengthscale_an_input(rng):
     X = rng.uniform(0, 1, (200, 2))

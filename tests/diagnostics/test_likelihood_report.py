@@ -37,6 +37,7 @@ def test_few_events_are_a_finding_with_a_remedy():
     assert "correction" in checks(sgp.report(weights.resample(jax.random.key(0))))
 
 
+@pytest.mark.slow
 def test_a_good_expansion_is_none():
     rows = tiny("poisson")
     report = sgp.report(posterior_of(rows), X=rows.X, y=rows.y)

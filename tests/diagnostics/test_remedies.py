@@ -100,6 +100,7 @@ def test_a_constant_column_is_still_a_duplicate_of_the_constant(rng):
     assert [check for check, _ in duplicates(sgp.LinearBasis(2), both, y)] == ["duplicated features"]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:The mean of y")
 def test_a_constant_in_the_basis_takes_the_mean_of_y(rng):
     X, y = rows(rng)

@@ -58,6 +58,7 @@ def test_gibbs_has_the_posterior_of_enumeration():
     np.testing.assert_allclose(prediction.mean, small.Phi @ (small.posterior() @ small.weights), atol=0.1)
 
 
+@pytest.mark.slow
 def test_gibbs_and_direct_agree_where_weights_are_nearly_independent():
     rng = np.random.default_rng(0)
     Phi = rng.normal(size=(300, 6))

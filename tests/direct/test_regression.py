@@ -45,6 +45,7 @@ def test_oracle_of_two_weights():
     np.testing.assert_array_equal(result.quantize().weights, [1.0, 1.0])
 
 
+@pytest.mark.slow
 def test_oracle_of_a_hundred_weights():
     """−86.18726 with one component in the author's code; with five under theorem 7.3's bound −86.5313 to −86.5321."""
     random = np.random.RandomState(5)

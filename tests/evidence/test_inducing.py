@@ -103,6 +103,7 @@ def test_upper_bound_is_its_definition(rng):
     np.testing.assert_allclose(sgp.inducing_upper_bound(rows, kernel, Z, 0.3), expected, rtol=1e-8)
 
 
+@pytest.mark.slow
 @pytest.mark.float64_only
 @pytest.mark.parametrize("method", [*METHODS, "upper"])
 @pytest.mark.usefixtures("parts_of_six_rows")
@@ -118,6 +119,7 @@ def test_gradients_are_those_of_finite_differences(rng, method):
     check_grads(value, tuple(map(jnp.asarray, point)), order=1, modes=["rev"], rtol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.float64_only
 @pytest.mark.parametrize("method", ["vfe", "fitc"])
 def test_parts_change_nothing(rng, method, monkeypatch):
@@ -134,6 +136,7 @@ def test_parts_change_nothing(rng, method, monkeypatch):
         jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-10), results[0], other)
 
 
+@pytest.mark.slow
 @pytest.mark.float64_only
 @pytest.mark.parametrize("method", METHODS)
 def test_duplicate_points_count_once(rng, method):
@@ -224,6 +227,7 @@ def test_what_is_not_finite_is_refused_eagerly_and_impossible_under_jit(rng):
     assert jax.jit(value)(1e200) == -jnp.inf
 
 
+@pytest.mark.slow
 @pytest.mark.float64_only
 def test_inputs_are_constants(rng):
     rows = some_rows(rng)

@@ -79,6 +79,7 @@ def test_values_and_gradients_are_those_of_arrays(arrays, monkeypatch):
         )
 
 
+@pytest.mark.slow
 @pytest.mark.float64_only
 def test_points_and_fits_are_those_of_arrays(arrays, key):
     source, rows = sgp.rows(chunks(*arrays)), sgp.rows(*arrays)

@@ -71,6 +71,7 @@ def test_softmax_couples_the_weights_of_classes(softmax, basis, X, classes, prio
     assert (softmax.num_features, softmax.num_weights, softmax.num_latents) == (7, 21, 3)
 
 
+@pytest.mark.slow
 @pytest.mark.float64_only
 def test_free_parameters_are_integrated_out(basis, X, prior, counts):
     free = lik.NegativeBinomial(dist.LogNormal(0.5, 0.7))

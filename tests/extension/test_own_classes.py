@@ -56,6 +56,7 @@ def test_files_and_pickles_keep_it(tmp_path):
     assert type(sgp.SufficientStatistics.load(tmp_path / "nystrom").basis.kernel) is Brownian
 
 
+@pytest.mark.slow
 @pytest.mark.float64_only
 @pytest.mark.relaxed_promotion
 def test_from_rows_to_predictions():

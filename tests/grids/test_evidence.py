@@ -29,6 +29,7 @@ QUICK = ("full, features", "gaps filled", "few are noisier", "any noise")
 MARKED = [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in CASES]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MARKED)
 def test_values_and_gradients_are_those_of_the_dense_process(name):
     options, solver = CASES[name]
@@ -82,6 +83,7 @@ def square():
     return sgp.Grid([axis, axis], rng.normal(size=(40, 40)), gaps=rng.uniform(size=(40, 40)) < 0.5)
 
 
+@pytest.mark.slow
 def test_iterations_on_forty_by_forty_cells(square):
     """Noise variance 1e-4, lengthscale 0.15: 22 iterations of fill-gaps, 7 with a preconditioner of rank 150."""
     kernel = sgp.SquaredExponential(0.15)
@@ -163,6 +165,7 @@ def test_cross_validation_is_its_definition():
     np.testing.assert_allclose(along, slope, rtol=0.2, atol=0.1 * np.abs(slope).max())
 
 
+@pytest.mark.slow
 def test_what_has_not_converged_is_no_number():
     grid = dense.make_grid(share=0.4)
     hasty = sgp.GridSolver(method="ignore", max_iterations=2)
@@ -177,6 +180,7 @@ def test_what_has_not_converged_is_no_number():
         assert not sgp.solve_grid(grid, dense.kernels(dense.THETA), 0.3, max_iterations=2).converged
 
 
+@pytest.mark.slow
 def test_one_cell_and_singular_axes():
     one = sgp.Grid([[0.0, 1.0], [0.0, 1.0]], [[np.nan, 2.0], [np.nan, np.nan]], gaps="nan")
     kernel = sgp.SquaredExponential(1.0)

@@ -98,6 +98,7 @@ def cells_of(grid, axes, features=None):
     return np.concatenate(parts if features is None else [*parts, features], axis=1)
 
 
+@pytest.mark.slow
 def test_filled_grids(case):
     grid, posterior = case
     found = sgp.predict_grid(posterior)
@@ -110,6 +111,7 @@ def test_filled_grids(case):
     np.testing.assert_array_equal(filled[grid.gaps], found.mean.values[grid.gaps])
 
 
+@pytest.mark.slow
 def test_other_axes(case):
     grid, posterior = case
     axes = [np.array([[0.3], [2.5]]), grid.axes[1], np.array([[0.1], [1.0], [1.7], [0.4]])]

@@ -8,6 +8,7 @@ import ppl_sgp as sgp
 pytestmark = pytest.mark.float64_only
 
 
+@pytest.mark.slow
 def test_grid_eigenfunctions_precondition_scattered_rows():
     rng = np.random.default_rng(0)
     X = rng.uniform(size=(300, 2))

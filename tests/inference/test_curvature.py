@@ -33,6 +33,7 @@ def test_draws_have_the_mean_and_the_covariance(scale, rng):
     np.testing.assert_allclose(np.cov(z), expected, atol=0.1 * np.max(expected))
 
 
+@pytest.mark.slow
 def test_deviations_are_in_the_units_of_the_sites():
     found = laplace_deviations(normal, jnp.asarray(PRECISION), {"a": jnp.exp(1.0), "b": jnp.asarray(2.0)})
     covariance = np.linalg.inv(PRECISION)

@@ -49,6 +49,7 @@ def test_finds_the_maximum_of_the_dense_objective(fit, best, problem, x64):
     assert problem.log_joint(**found) == pytest.approx(-best.fun, abs=1e-6 if x64 else 0.05)
 
 
+@pytest.mark.slow
 def test_reports_its_own_numbers(fit, problem, x64):
     found = {name: float(fit.values[name]) for name in NAMES}
     tolerance = {"abs": 1e-6 if x64 else 0.05}
@@ -138,6 +139,7 @@ def test_says_that_it_has_not_converged(problem):
     assert not stopped.converged
 
 
+@pytest.mark.slow
 def test_vector_sites_and_models_of_ones_own(x64):
     """ARD over weights: the gradient of the joint vanishes at the end, on the unconstrained scale."""
     stats = data("dense").statistics
@@ -233,6 +235,7 @@ def impossible_at_the_median(stats):
     sgp.observe("y", stats, sgp.DiagonalPrior(1.0), noise_scale)
 
 
+@pytest.mark.slow
 def test_more_starts_help_where_the_median_cannot_be(noisy_line):
     """What the message says to do, done."""
     stats, density = noisy_line
@@ -248,6 +251,7 @@ def test_counts_are_positive_integers(argument, noisy_line):
         sgp.fit_evidence(noise_above, noisy_line[0], **argument)
 
 
+@pytest.mark.slow
 def test_a_variable_that_a_model_reads_may_change(noisy_line):
     stats, _ = noisy_line
     fixed = {"noise": 0.4, "scale": np.ones(2)}

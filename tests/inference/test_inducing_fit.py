@@ -69,6 +69,7 @@ def test_the_end_is_stationary(fits, rows):
     assert np.abs(jax.grad(bound)(jnp.asarray(fit.points))).max() < 0.05
 
 
+@pytest.mark.slow
 def test_other_kernels_methods_outputs_and_starts(rows):
     Y = np.stack([rows.y, 100 * rows.y[::-1]], axis=1)
     fit = sgp.fit_inducing(
@@ -84,6 +85,7 @@ def test_other_kernels_methods_outputs_and_starts(rows):
     assert len(fit.points) == 5
 
 
+@pytest.mark.slow
 def test_interruption_returns_the_best_so_far(rows, monkeypatch):
     evaluate, calls = inducing_fit.value_and_gradients, []
 

@@ -95,6 +95,7 @@ def test_every_row_is_updated_as_often():
     assert np.all(np.asarray(rows.updated(jax.random.key(2), latent, sweep).values) != np.asarray(latent.values))
 
 
+@pytest.mark.slow
 def test_threshold_against_rejection_sampling():
     """Draws of three latent values given their signs, by rejection, keep their moments in eight sweeps."""
     X, y = np.array([[-0.5], [0.2], [1.0]]), np.array([0.0, 1.0, 1.0])

@@ -61,6 +61,7 @@ def test_a_wait_is_interrupted(shown, monkeypatch):
         waiting.wait_for(jnp.ones(2), "the draws")
 
 
+@pytest.mark.slow
 @pytest.mark.relaxed_promotion
 def test_posteriors_wait_for_the_draws(monkeypatch):
     waited = []

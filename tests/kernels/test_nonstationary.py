@@ -116,6 +116,7 @@ def test_arc_cosine_keeps_digits_of_small_angles(order):
     assert loss == pytest.approx([angle / math.pi, angle**2 / 2][order], abs=by_lane(1e-8, 5e-7))
 
 
+@pytest.mark.slow
 def test_arc_sine_keeps_its_digits_far_from_the_origin():
     # There the argument of the arc sine is 1 to rounding, and its derivative infinite; the angle is arctan(adjacent).
     X = np.array([[300.0]], DTYPE)

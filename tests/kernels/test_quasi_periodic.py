@@ -15,6 +15,7 @@ KERNEL = sgp.Periodic(0.7, 0.9, 1.2) * sgp.Matern52(2.0, 1.1)
 TAU = np.linspace(0, 3, 13)
 
 
+@pytest.mark.slow
 def test_the_density_transforms_to_the_kernel():
     # Trapezoid over |ξ| < 40 with steps of 1/50: f is uncorrelated over 50, and the tail of Matérn 5/2 is 1e-8.
     xi = np.linspace(-40, 40, 4001)
@@ -24,6 +25,7 @@ def test_the_density_transforms_to_the_kernel():
     assert KERNEL.has_spectrum and not sgp.Periodic(0.7, 0.9).has_spectrum
 
 
+@pytest.mark.slow
 def test_draws_have_the_characteristic_function_of_the_kernel(key, rng):
     blocks, uniforms = KERNEL.spectral_shape
     drawn = (
@@ -49,6 +51,7 @@ def test_periods_are_free_on_a_box():
     check_gradients(lambda *values: basis.weight_prior(kernel(*values)).log_scale[::40], 0.7, 0.8, 1.5, 1.2)
 
 
+@pytest.mark.slow
 def test_random_features_and_sums_among_the_factors(key):
     kernel = sgp.Periodic(0.7, 1.5) * (sgp.Matern52(1.0) + sgp.SquaredExponential(2.0, 0.5))
     assert [type(part.kernels[-1]).__name__ for _, part in kernel.spectral_components()] == [

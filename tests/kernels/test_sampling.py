@@ -43,6 +43,7 @@ def test_ard_frequencies_reproduce_the_kernel(family):
     assert_reproduces(kernel, kernel.frequencies_from(normals, uniforms))
 
 
+@pytest.mark.slow
 @pytest.mark.float64_only  # slow, and of neither precision
 def test_sampling_under_jit():
     kernel, key = SquaredExponential(0.7) + Matern32(1.5, 0.8) * SquaredExponential(1.0), jax.random.key(0)

@@ -62,6 +62,7 @@ def test_what_is_no_outcome_is_refused():
         sgp.likelihoods.HeteroscedasticNormal(0.0)
 
 
+@pytest.mark.slow
 @pytest.mark.float64_only
 @pytest.mark.relaxed_promotion
 def test_noise_follows_the_inputs():

@@ -62,6 +62,7 @@ def test_units_of_an_output_do_not_matter(name, rows, fourier, statistics):
     assert float(before - after) == pytest.approx(volume, abs=by_lane(1e-6, 0.1))
 
 
+@pytest.mark.slow
 def test_with_lengthscales_fixed_each_output_is_fitted_as_alone(rows, fourier, statistics):
     model = sgp.models.fourier_gp(lengthscale=2.0)
     together = sgp.fit_evidence(model, statistics)

@@ -51,6 +51,7 @@ def test_the_prior_is_half_cauchy_in_squared_inverse_ranges(x64):
     np.testing.assert_allclose(alone, expected, rtol=1e-6 if x64 else 2e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.float64_only
 def test_three_of_ten_inputs_are_found():
     X, y = rows_of(70, 10)

@@ -59,6 +59,7 @@ def test_the_evidence_is_that_of_the_exact_gp(adapted):
     assert last.effective_features > 500 and abs(last.lacking) < 5 and last.mismatch < 5 and 0.8 < last.stretch < 1.25
 
 
+@pytest.mark.slow
 def test_the_reference_is_a_maximum_of_the_exact_joint(adapted):
     X, y = line()
     prior, found = adapted.statistics.input_scale, adapted.exact

@@ -90,6 +90,7 @@ def test_frozen_lengthscales_are_those_of_an_exact_process(placed_surface):
     assert (without <= variance + 1e-9).all()
 
 
+@pytest.mark.slow
 @pytest.mark.float64_only
 def test_units_do_not_matter(placed_surface):
     X, y = surface()
@@ -101,6 +102,7 @@ def test_units_do_not_matter(placed_surface):
     np.testing.assert_allclose(other_variance / 100, variance, rtol=1e-2)
 
 
+@pytest.mark.slow
 @pytest.mark.float64_only
 @pytest.mark.parametrize("which", ["placed_season", "placed_surface"])
 def test_a_level_a_billion_times_the_noise_costs_no_digits(which, request, tmp_path):
@@ -137,6 +139,7 @@ def test_the_posterior_answers(placed_surface):
     assert isinstance(placed_surface.model, sgp.models.KernelModel)
 
 
+@pytest.mark.slow
 def test_row_weights(relaxed_promotion):
     X, y = surface()
     weights = np.where(np.arange(60) < 30, 4.0, 0.25)
@@ -187,6 +190,7 @@ def test_interrupted(stage, monkeypatch):
     assert np.isfinite(placed.fit.log_evidence)
 
 
+@pytest.mark.slow
 def test_two_rows():
     X = np.arange(4.0).reshape(2, 2)
     placed = sgp.place(jax.random.key(0), X, np.arange(2.0))
@@ -264,6 +268,7 @@ def test_the_next_line_is_nuts(which, request):
     assert idata["posterior"]["amplitude"].shape == (2, 600)
 
 
+@pytest.mark.slow
 def test_a_table_with_boolean_columns():
     pandas = pytest.importorskip("pandas")
     X, y = surface()

@@ -74,6 +74,7 @@ def test_predictions_are_those_of_dense_algebra(rows, X_new, max_memory):
     np.testing.assert_allclose(prediction.log_density(y_new), expected, rtol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", [True, False])
 def test_joint_draws_have_the_covariance_of_dense_algebra(rows, X_new, noise):
     prediction = sgp.posterior(MODEL, DRAWS, rows).take([1]).predict(X_new, row_weights=np.linspace(0.5, 2, 7))

@@ -65,11 +65,13 @@ def check(gradient, mean, covariance, rtol=1e-7):
     )
 
 
+@pytest.mark.slow
 def test_exact_gp(data):
     posterior = sgp.posterior(sgp.models.exact_gp(), DRAWS, sgp.rows(*data))
     check(sgp.predict_gradient(posterior, X_NEW), *mixture([dense(data, X_NEW, s) for s in range(2)]))
 
 
+@pytest.mark.slow
 def test_inducing_points_at_all_rows_are_the_exact_gp(data):
     mean, covariance = mixture([dense(data, X_NEW, s) for s in range(2)])
     posterior = sgp.posterior(sgp.models.inducing_gp(data[0]), DRAWS, sgp.rows(*data))
@@ -85,6 +87,7 @@ def by_differences(posterior, X_new):
     return D @ prediction.mean, D @ prediction.covariance() @ D.T
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["dtc", "fitc"])
 def test_few_inducing_points_against_differences(data, method):
     posterior = sgp.posterior(sgp.models.inducing_gp(data[0][::3], method=method), DRAWS, sgp.rows(*data))
@@ -116,6 +119,7 @@ def of_noise(stats):
     sgp.observe("y", stats, sgp.DiagonalPrior(jnp.asarray(scale)), numpyro.sample("noise_scale", dist.HalfNormal()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BASES)
 def test_bases_against_differences(data, name):
     X, y, omega = data

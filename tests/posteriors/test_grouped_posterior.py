@@ -147,6 +147,7 @@ def test_outputs_are_drawn_together(rows, basis):
     np.testing.assert_allclose(same[..., 0], same[..., 1], rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_type_ii_and_report_take_groups(rows, basis):
     X, y, row_weights = rows
     statistics = sgp.output_statistics(basis, X, y, row_weights)

@@ -99,6 +99,7 @@ def test_what_a_basis_lacks_is_added_to_rows_left_out():
     np.testing.assert_allclose(found.sel(group="a")[0], expected[0], atol=ATOL)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rotated", [False, True])
 def test_periods_sum_to_differences_of_evidences(rotated):
     X, y, omega, stats = fourier()
@@ -191,6 +192,7 @@ def test_joint_densities_follow_from_the_covariances_of_draws(name):
     np.testing.assert_array_less(np.abs(np.cov(drawn.T) - covariance), 5 * np.sqrt(2 / 4000) * scale + 1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.float64_only
 def test_covariance_of_an_exact_gp_is_that_of_dense_algebra():
     X, y, omega = rows()

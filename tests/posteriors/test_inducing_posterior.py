@@ -119,6 +119,7 @@ def test_predictions_are_those_of_dense_algebra(method, max_memory):
     np.testing.assert_allclose(without, prediction.variance - less, rtol=1e-6, atol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "method, jointly",
     [
@@ -226,6 +227,7 @@ def test_evidences_at_each_draw_are_those_of_the_method(method):
     )
 
 
+@pytest.mark.slow
 def test_points_at_all_rows_make_the_exact_gp():
     """Evidence, predictions and leave-one-out."""
     exact = sgp.posterior(sgp.models.exact_gp(sgp.Matern52), DRAWS, ROWS)
@@ -237,6 +239,7 @@ def test_points_at_all_rows_make_the_exact_gp():
     np.testing.assert_allclose(at_rows.leave_one_out(), exact.leave_one_out(), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_rows_in_chunks_are_the_same_and_no_file_has_them(tmp_path):
     chunks = sgp.rows([(X[:9], ROWS.y[:9], ROWS.row_weights[:9]), (X[9:], ROWS.y[9:], ROWS.row_weights[9:])])
     for method in ("vfe", "fitc"):
@@ -252,6 +255,7 @@ def test_rows_in_chunks_are_the_same_and_no_file_has_them(tmp_path):
         one.leave_one_out(X, ROWS.y + 1)
 
 
+@pytest.mark.slow
 @pytest.mark.relaxed_promotion
 @pytest.mark.parametrize("method", ["vfe", "pic"])
 def test_it_pickles_and_is_saved_with_its_rows(method, tmp_path):
@@ -268,6 +272,7 @@ def test_it_pickles_and_is_saved_with_its_rows(method, tmp_path):
     np.testing.assert_array_equal(with_model.log_evidence, posterior.log_evidence)
 
 
+@pytest.mark.slow
 def test_type_ii_reports_the_bound():
     def model(rows):
         noise_scale = numpyro.sample("noise_scale", dist.LogNormal(-1.0, 0.5))
@@ -280,6 +285,7 @@ def test_type_ii_reports_the_bound():
     assert fit.log_joint == pytest.approx(float(bound + prior), rel=1e-10)
 
 
+@pytest.mark.slow
 def test_what_has_no_answer_is_refused():
     posterior = posterior_of("vfe")
     stats = sgp.sufficient_statistics(sgp.LinearBasis(2), X, ROWS.y)

@@ -118,6 +118,7 @@ def test_two_outputs_are_predicted_as_each_alone(problem, draws, x64):
     assert joint.log_density(np.zeros((9, 2))).shape == (9, 2)
 
 
+@pytest.mark.slow
 def test_rotated_statistics_predict_what_the_original_does(problem, x64):
     X, y, _ = problem
     stats = sgp.sufficient_statistics(problem[2].basis, X, np.stack([y, y[::-1]], axis=1))
@@ -277,6 +278,7 @@ def test_bad_inputs_are_refused(problem, draws):
         sgp.predict(lambda stats: numpyro.sample("a", dist.Normal()), draws, stats, [[0.0]])
 
 
+@pytest.mark.slow
 def test_several_sites_need_a_name(problem, draws):
     X, _, stats = problem
 

@@ -53,6 +53,7 @@ def test_groups_hold_the_real_data(run):
     assert idata["posterior"]["lengthscale"].dims == ("chain", "draw")
 
 
+@pytest.mark.slow
 def test_posterior_predictive_is_centred_on_the_fit_and_keeps_chains_apart(run):
     X, y, stats, mcmc, idata = run
     drawn = idata["posterior_predictive"]["y"]

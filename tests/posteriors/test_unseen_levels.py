@@ -101,6 +101,7 @@ def test_a_likelihood_draws_a_new_level_once():
     assert abs(draws[0, 3]) < 0.08
 
 
+@pytest.mark.slow
 def test_new_levels_of_a_table_are_told_apart():
     frame = pd.DataFrame({"line": ["red", "blue"] * 10, "km": np.linspace(0, 1, 20)})
     frame["minutes"] = frame["km"] + (frame["line"] == "red")

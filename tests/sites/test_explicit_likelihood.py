@@ -124,6 +124,7 @@ def test_chains_have_the_exact_posterior_where_weights_are_not_reliable():
     np.testing.assert_allclose(prediction.mean, of_weights @ (1 / (1 + np.exp(-eta))), rtol=0.2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("free", [False, True], ids=["fixed", "parameters"])
 def test_subsampled_rows_estimate_the_density_without_bias(free):
     """Blocks that cover all rows once: their mean is the density of all rows, up to a constant."""

@@ -133,6 +133,7 @@ def test_density_is_that_of_a_low_rank_normal(method):
     close(case.make().log_prob(case.value), low_rank.log_prob(case.value), rtol=1e-7)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["vfe", "dtc", "fitc", "pitc", "pic"])
 @pytest.mark.parametrize("outputs", [None, 2])
 def test_observed_rows_have_the_evidence(method, outputs):

@@ -63,6 +63,7 @@ def test_twenty_interruptions_leave_the_same_bits(run, method, kind, tmp_path, m
     assert calls["summed"] == 29
 
 
+@pytest.mark.slow
 def test_a_killed_process_loses_one_chunk_at_most(tmp_path):
     script = tmp_path / "slow.py"
     script.write_text(

@@ -126,6 +126,7 @@ def test_control_variates_have_mean_zero_and_so_have_their_gradients(kind):
         assert abs(np.mean(values)) < 1e-5 * size and np.abs(total).max() < 1e-4 * size
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num_columns", [0, m])
 def test_the_bound_of_any_likelihood_is_one_and_is_reached_with_all_functions(num_columns):
     outcomes = np.array([1.0, 0.0, 1.0, 1.0])
@@ -244,6 +245,7 @@ def test_support_rows_and_one_sum_reduce_variances(larger):
     assert K == 0
 
 
+@pytest.mark.slow
 def test_sets_are_uniform_and_filled_up(key):
     counts = np.zeros(30)
     for each in jax.random.split(key, 300):

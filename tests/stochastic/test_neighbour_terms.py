@@ -64,6 +64,7 @@ def evidence():
     return float(-0.5 * (n * np.log(2 * np.pi) + np.linalg.slogdet(covariance)[1] + y @ np.linalg.solve(covariance, y)))
 
 
+@pytest.mark.slow
 @pytest.mark.float64_only
 def test_with_all_points_it_is_the_bound_of_svgp():
     collapsed = float(sgp.inducing_evidence(sgp.rows(X, y), kernel(), Z, noise))
@@ -73,6 +74,7 @@ def test_with_all_points_it_is_the_bound_of_svgp():
     assert evaluate(m, value=diagonal) < collapsed
 
 
+@pytest.mark.slow
 @pytest.mark.float64_only
 def test_with_few_points_it_is_no_bound(evidence):
     """Tran and others' objective exceeds log p(y); one set of points for all rows, drawn independently, does not."""
@@ -85,6 +87,7 @@ def test_with_few_points_it_is_no_bound(evidence):
     assert max(shared) < evidence
 
 
+@pytest.mark.slow
 @pytest.mark.float64_only
 def test_the_union_of_a_batch_is_one_set_of_points():
     rows = slice(10, 18)
@@ -103,6 +106,7 @@ def test_minibatch_estimates_are_unbiased():
     np.testing.assert_allclose(np.mean(pairs), each.mean(), rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_the_terms_of_a_row_are_the_dense_ones():
     own, x = np.array([3, 7, 8]), X[20:21]
     value = Values(jnp.asarray([[0.3], [-0.2], [0.5]]), jnp.asarray([[0.2], [0.1], [0.3]]))
@@ -121,6 +125,7 @@ def test_the_terms_of_a_row_are_the_dense_ones():
         np.testing.assert_allclose(left, right, rtol=1e-3)
 
 
+@pytest.mark.slow
 def test_f_has_the_same_prior_whichever_points_are_chosen():
     """Tran and others 2021, eq 6: u_I ~ N(0, K_I), f | u_I. The variance is that of the GP for every set."""
     for own in ([2, 3], [15], [0, 9, 19]):

@@ -132,6 +132,7 @@ def test_a_full_factor_comes_near_the_exact_posterior(small):
     assert fit.posterior.bound_is_elbo and "steps was made" in fit.posterior.reason
 
 
+@pytest.mark.slow
 def test_kernels_at_all_rows_have_the_mean_of_the_exact_gp():
     X, y = rows(60)
     fit = quadruply(sgp.CentredBasis(X, KERNEL, bias=False), X, y, noise_scale=0.2, num_functions=30, batch_size=60)
@@ -182,6 +183,7 @@ def test_likelihoods_with_some_functions_learn(likelihood, outcomes):
         assert fit.posterior.predict(X[:3]).quantiles([0.5]).shape == (1, 3)
 
 
+@pytest.mark.slow
 def test_interrupted_and_resumed_it_goes_on(small):
     X, y, basis, *_ = small
     options = {"kernel": KERNEL, "noise_scale": 0.2}
@@ -201,6 +203,7 @@ def test_steps_are_compiled_once(small):
     assert step._cache_size() == before
 
 
+@pytest.mark.slow
 def test_noise_is_learned_and_the_best_state_on_held_out_rows_is_kept(small):
     X, y, basis, *_ = small
     other = rows(400)
@@ -220,6 +223,7 @@ def test_noise_is_learned_and_the_best_state_on_held_out_rows_is_kept(small):
     assert fit.posterior.held_out_trace[-1, 1] > fit.posterior.held_out_trace[0, 1]
 
 
+@pytest.mark.slow
 def test_hyperparameters_are_found_where_none_are_given():
     X, y = rows(150)
     fit = quadruply(20, X, y, num_steps=300)

@@ -30,6 +30,7 @@ def fit(data, basis):
     )
 
 
+@pytest.mark.slow
 def test_most_functions_are_pruned_and_the_rest_explains_the_rows(data, fit):
     X, f, _ = data
     assert 3 <= len(fit.relevant) < 35

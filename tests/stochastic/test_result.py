@@ -131,6 +131,7 @@ def test_report_names_what_is_wrong(rng):
     assert weights(num_columns=0).report().ok and "mean field" in str(weights(num_columns=0).report())
 
 
+@pytest.mark.slow
 def test_refusals():
     fit = weights()
     with pytest.raises(ValueError, match="`offset` and `given` are of likelihoods"):

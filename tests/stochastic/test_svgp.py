@@ -33,6 +33,7 @@ def fit(relaxed):
         return svgp(jax.random.key(0), X, y, **QUICK)
 
 
+@pytest.mark.slow
 @pytest.mark.float64_only
 def test_it_ends_at_the_collapsed_bound_and_near_the_exact_gp(fit):
     level, noise = fit.problem.level[0], fit.posterior.noise_scale[0]
@@ -70,6 +71,7 @@ def test_containers_of_arviz(fit, key):
     assert container["predictions"]["y"].shape == (1, 1, 5)
 
 
+@pytest.mark.slow
 @pytest.mark.relaxed_promotion
 def test_hyperparameters_may_have_a_distribution(key):
     found = svgp(key, X, y, **QUICK, hyperparameters="normal", num_draws=6)
@@ -205,6 +207,7 @@ def test_the_loss_of_a_model_is_minus_the_bound(fit, key):
     np.testing.assert_allclose(same.variance, fit.predict(X_new).variance, rtol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.relaxed_promotion
 def test_noise_may_be_a_site_of_the_model(key):
     gp = VariationalProcess("f", np.linspace(-2, 2, 10)[:, None])
@@ -220,6 +223,7 @@ def test_noise_may_be_a_site_of_the_model(key):
     assert 0.15 < float(jnp.exp(found.params["noise_auto_loc"])) < 0.3
 
 
+@pytest.mark.slow
 def test_processes_refuse_what_would_be_wrong(key):
     gp = VariationalProcess("f", np.zeros((1, 1)))
 

@@ -33,6 +33,7 @@ def fit(relaxed):
         return swsgp(jax.random.key(0), X, y, **QUICK)
 
 
+@pytest.mark.slow
 def test_predictions_alone_and_together(fit, key):
     prediction = fit.predict(X_new)
     truth = 4 + np.sin(3 * X_new[:, 0])
@@ -77,6 +78,7 @@ def test_it_goes_on(fit):
     np.testing.assert_array_equal(more.objective_trace[:80], fit.objective_trace)
 
 
+@pytest.mark.slow
 def test_all_options_run(key):
     full = swsgp(key, X, y, **QUICK, covariance="full")
     assert full.posterior.root.shape == (40, 1, 40)

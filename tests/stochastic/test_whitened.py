@@ -69,6 +69,7 @@ def one_step(likelihood, natural, size, y, parameters, Z, level):
     return natural_step(likelihood, natural, q, sums, size)
 
 
+@pytest.mark.slow
 def test_moments_and_divergence_are_the_dense_ones():
     q = some_posterior()
     mean, covariance = dense_posterior(q)
@@ -80,6 +81,7 @@ def test_moments_and_divergence_are_the_dense_ones():
     np.testing.assert_allclose(q.divergence(), exact, rtol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.float64_only
 def test_a_natural_step_of_size_one_gives_the_collapsed_bound_and_is_below_the_evidence():
     rows = sgp.rows(X, y)
@@ -193,6 +195,7 @@ def test_several_functions_of_one_row_are_independent_in_q():
     np.testing.assert_allclose(terms, sampled, atol=0.02)
 
 
+@pytest.mark.slow
 @pytest.mark.float64_only
 def test_natural_steps_of_several_functions_climb():
     three, zeros = ThreeClasses(), np.zeros(3)

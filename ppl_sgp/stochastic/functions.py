@@ -45,7 +45,7 @@ class VariationalFunctions(Shown, abc.ABC):
     held_out_trace: Any
     reason: str
     #: The class of predictions with Gaussian noise.
-    prediction_kind: ClassVar[type[Prediction]] = Prediction
+    _prediction_kind: ClassVar[type[Prediction]] = Prediction
     #: What the objective is called.
     objective: ClassVar[str] = "the bound"
 
@@ -105,7 +105,7 @@ class VariationalFunctions(Shown, abc.ABC):
         if self.is_gaussian:
             if offset is not None or given is not None:
                 raise ValueError("predict: `offset` and `given` are of likelihoods; Gaussian noise has neither.")
-            return self.prediction_kind(functions, X_new, omega, True, max_memory)
+            return self._prediction_kind(functions, X_new, omega, True, max_memory)
         if row_weights is not None:
             raise ValueError("predict: `row_weights` are of Gaussian noise; leave them out.")
         outcomes = FunctionOutcomes(self.likelihood, functions, np.asarray(self.parameters, np.float64))

@@ -41,7 +41,7 @@ class VariationalNeighbours(VariationalFunctions):
     :ivar num_neighbours: H.
     :ivar nearest: how they are chosen.
 
-    The others are of :class:`VariationalFunctions`.
+    The others are of ``VariationalFunctions``.
     """
 
     objective = "the objective"

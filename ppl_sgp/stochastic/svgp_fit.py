@@ -32,10 +32,10 @@ class VariationalPoints(VariationalFunctions):
     :ivar root: triangular, (K, m, m).
     :ivar level: what predictors have beside f, (K,).
 
-    The others are of :class:`VariationalFunctions`.
+    The others are of ``VariationalFunctions``.
     """
 
-    prediction_kind = InducingPrediction
+    _prediction_kind = InducingPrediction
     __repr__ = Shown.__repr__  # dataclasses bring one of their own
 
     kernels: Kernel

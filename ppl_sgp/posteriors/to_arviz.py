@@ -134,7 +134,8 @@ class _Groups:
                 "`predictive=False` or fewer new rows (or none: the posterior needs no rows), or raise `max_memory`."
             )
         if rows == "obs" and isinstance(posterior.data, Grid):  # by axis, for any number of cells
-            return self.by_draw(posterior.functions.outcomes_at_cells(key, np.arange(posterior.num_draws)), rows)
+            functions: Any = posterior.functions
+            return self.by_draw(functions.outcomes_at_cells(key, np.arange(posterior.num_draws)), rows)
         prediction = posterior.predict(X, **known)
         return self.by_draw(prediction.sample_draws(key, np.arange(posterior.num_draws)), rows)
 

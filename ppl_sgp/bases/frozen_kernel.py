@@ -121,8 +121,8 @@ def evaluate(function: Callable[..., Any], tree: Any, X: Any, xp: ModuleType) ->
     """
     if xp is np:
         with jax.enable_x64(True), jax.ensure_compile_time_eval():
-            return np.asarray(jax.jit(function)(_cast(tree, X.dtype, np), X))
-    return function(_cast(tree, X.dtype, jnp), X)
+            return np.asarray(jax.jit(function)(_cast(tree, X.dtype), X))
+    return function(_cast(tree, X.dtype), X)
 
 
 def evaluate_rows(function: Callable[..., Any], tree: Any, X: Any, xp: ModuleType, width: int) -> Any:
@@ -197,9 +197,9 @@ def whitening(eigenvalues: jax.Array) -> jax.Array:
     return jnp.where(eigenvalues > floor, jax.lax.rsqrt(jnp.maximum(eigenvalues, floor)), 0)
 
 
-def _cast(tree: Any, dtype: Any, xp: ModuleType) -> Any:
+def _cast(tree: Any, dtype: Any) -> Any:
     def cast(leaf):
-        return xp.asarray(leaf, dtype if jnp.issubdtype(jnp.result_type(leaf), jnp.floating) else None)
+        return jnp.asarray(leaf, dtype if jnp.issubdtype(jnp.result_type(leaf), jnp.floating) else None)
 
     return jax.tree.map(cast, tree)
 

@@ -86,6 +86,7 @@ def test_the_error_falls_with_the_number_of_features(name, method, key):
     assert errors[1] < 0.05 * float(kernel.variance)
 
 
+@pytest.mark.slow
 @pytest.mark.float64_only
 def test_quasi_random_points_beat_independent_ones_in_one_dimension():
     kernel, x = M52(0.5), np.linspace(-1, 1, 21)[:, None]

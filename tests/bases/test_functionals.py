@@ -72,6 +72,7 @@ def test_statistics_of_all_rows_are_a_sum(x64):
     np.testing.assert_allclose(evidence, expected, rtol=1e-9 if x64 else 1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.float64_only
 def test_each_kind_of_row_has_its_noise_scale():
     rows = mixed_rows()
@@ -101,6 +102,7 @@ def test_chunks_and_files_keep_the_weights_basis(tmp_path):
     assert (loaded + sgp.sufficient_statistics(BASIS, X, X[:, 0])).num_rows == 24
 
 
+@pytest.mark.slow
 def test_the_derivative_kernel_is_that_of_the_features(x64):
     kernel = sgp.FeatureKernel(BASIS, sgp.DiagonalPrior(jnp.asarray(SCALE)))
     codes = np.arange(12.0) % 3

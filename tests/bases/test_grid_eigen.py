@@ -126,6 +126,7 @@ def test_grids_that_cannot_be_formed(d, rng):
     assert np.linalg.eigvalsh(error).min() > -by_lane(1e-9, 1e-5) and np.abs(error).max() < 0.05
 
 
+@pytest.mark.slow
 @pytest.mark.float64_only
 def test_error_falls_with_the_number_of_features(rng):
     X, kernel = inputs(rng, 40), SE([0.4, 1.1], amplitude=1.5)
@@ -137,6 +138,7 @@ def test_error_falls_with_the_number_of_features(rng):
 # Features -------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["squared exponential", "product"])
 def test_features_and_copies(name, rng, tmp_path):
     kernel, X = KERNELS[name][0], inputs(rng)

@@ -86,6 +86,7 @@ def test_orders_of_convergence():
         assert np.log2(errors[0].max() / errors[1].max()) == pytest.approx(order, abs=0.25)
 
 
+@pytest.mark.slow
 @methods
 def test_features_and_copies(method, rng, tmp_path):
     basis, X = sgp.InterpolationBasis(GRID, method), inputs(rng, 10)

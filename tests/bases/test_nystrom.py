@@ -44,6 +44,7 @@ def test_is_the_nystrom_approximation(name, rng):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", by_lane(["Matern32", "arc-cosine", "growing"], ["arc-cosine"]))
 def test_features_and_copies(name, rng, tmp_path):
     kernel, X = KERNELS[name], rng.standard_normal((10, 2))

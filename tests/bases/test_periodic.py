@@ -60,6 +60,7 @@ def test_the_error_falls_to_rounding():
     assert errors[3] < by_lane(1e-13, 1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.float64_only
 def test_without_its_constant_the_kernel_has_lost_its_mean_over_a_period(tmp_path):
     kernel, X = sgp.Periodic(PERIOD, 0.8, 1.5), np.linspace(-20, 20, 41)[:, None]
@@ -91,6 +92,7 @@ def test_gradients_are_finite_where_variances_vanish(length):
     check_gradients(lambda length, amplitude: log_scale(length, amplitude)[:3], 0.5, 1.3)
 
 
+@pytest.mark.slow
 def test_priors_under_vmap_and_in_float32():
     prior = jax.vmap(lambda length: basis_of(4).weight_prior(sgp.Periodic(PERIOD, length)))(jnp.asarray([0.5, 1.0]))
     np.testing.assert_allclose(

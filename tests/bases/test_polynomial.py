@@ -76,6 +76,7 @@ def test_powers_alone_have_a_prior_for_one_input(rng):
     np.testing.assert_allclose(implied, kernel(X), rtol=10 * RTOL, atol=RTOL)
 
 
+@pytest.mark.slow
 @pytest.mark.float64_only
 def test_gradients_and_transformations():
     basis = sgp.PolynomialBasis(2, 3)

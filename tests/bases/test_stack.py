@@ -62,6 +62,7 @@ def test_fixed_effects_are_marginalised_with_the_process(fourier, X):
     np.testing.assert_allclose(value, expected, rtol=by_lane(1e-9, 1e-3))
 
 
+@pytest.mark.slow
 @pytest.mark.float64_only
 def test_structured_priors_become_blocks(fourier, X):
     y = np.sin(5 * X[:, 0]) + X[:, 1]
@@ -99,6 +100,7 @@ def test_domains_are_those_of_the_parts(X):
 # Columns --------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.float64_only
 def test_an_additive_model(X, key, tmp_path):
     parts = [sgp.FourierBasis.sample(key, SE(0.4), 8, 1), sgp.FourierBasis.sample(key, M32(0.4), 6, 1)]

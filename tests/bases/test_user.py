@@ -55,6 +55,7 @@ def test_evidence_and_gradients():
     np.testing.assert_allclose(slope, [0, 3 * np.cos(0.6)], rtol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.relaxed_promotion
 @pytest.mark.float64_only
 def test_hilbert_space_approximations_of_numpyro():

@@ -56,6 +56,7 @@ def test_containers_hold_what_follows_from_the_rows(rows):
         sgp.to_arviz(run_of(), rows, X=rows.X, y=rows.y + 1)
 
 
+@pytest.mark.slow
 def test_evidences_stand_for_the_likelihood_where_asked(rows):
     posterior = sgp.posterior(MODEL, run_of(), rows)
     idata = posterior.to_arviz(predictive=False, log_likelihood="evidence")

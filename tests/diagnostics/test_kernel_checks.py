@@ -105,6 +105,7 @@ def test_few_rows_of_some_inputs():
     assert found(told, fitted(told, better)[1], better, X, y) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("key", "values"), [(1, (0.0701, 0.464, 0.667)), (2, (0.0433, 0.272, 0.682)), (0, None)])
 def test_a_season_called_noise(key, values):
     """Keys 1 and 2 have no frequency near five a unit; key 0 has, and then there is nothing to find."""
@@ -203,6 +204,7 @@ def test_good_and_poor_bases_of_each_family(name, rows_given, rng):
         assert [each.check for each in findings] == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "make", [lambda X, m, k: sgp.NystromBasis(X[:m], k), lambda X, m, k: sgp.GridEigenBasis.from_kernel(k, X, m)]
 )
@@ -217,6 +219,7 @@ def test_bases_of_one_kernel_are_judged_where_the_rows_are(make, rng):
         assert list(kernel_findings(sgp.posterior(model, samples, stats), None)) == []
 
 
+@pytest.mark.slow
 def test_remedies_of_a_poor_kernel(rng):
     X = columns(rng, 1)
     y = rng.standard_normal(400)

@@ -51,6 +51,7 @@ def test_error_of_each_draw(which):
     assert found.sizes == {"draw": 2}
 
 
+@pytest.mark.slow
 def test_fixed_hyperparameters_and_shapes_are_known_to_the_model():
     basis = sgp.FourierBasis.sample(jax.random.key(0), sgp.RationalQuadratic(0.5, alpha=1.0), 40, 2)
     stats = sgp.sufficient_statistics(basis, X, Y)

@@ -75,6 +75,7 @@ def test_gibbs_and_direct_agree_where_weights_are_nearly_independent():
     np.testing.assert_allclose(frequencies(draws, PRIOR.levels), result.probabilities, atol=0.05)
 
 
+@pytest.mark.slow
 def test_one_sweep_on_orthogonal_features_is_a_draw_from_the_posterior(rng):
     """Whatever the current weights, and from rotated statistics as well."""
     Phi = np.linalg.qr(rng.normal(size=(8, 4)))[0] * [1.0, 2.0, 0.5, 1.0]

@@ -150,6 +150,7 @@ def test_gradients_are_those_of_the_dense_density(form, rng):
     np.testing.assert_allclose(gradient, finite_difference(dense, theta), rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.float64_only
 @some_forms
 def test_hessian_and_forward_mode_are_those_of_the_gradient(form, rng):

@@ -89,6 +89,7 @@ def test_free_parameters_are_integrated_out(basis, X, prior, counts):
     assert float(stats.log_likelihood(stats.centre.mean, at)) == pytest.approx(float(exact), abs=2e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.float64_only
 @pytest.mark.parametrize("num_rows, averaged, mode", [(300, 0.012, 0.05), (1000, 0.008, 0.025)])
 def test_posteriors_of_hyperparameters_are_those_of_brute_force(num_rows, averaged, mode):

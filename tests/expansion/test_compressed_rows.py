@@ -13,6 +13,7 @@ lik = sgp.likelihoods
 BERNOULLI = lik.Bernoulli()
 
 
+@pytest.mark.slow
 def test_rows_may_come_in_chunks_tables_and_partitions(stats, basis, X, labels, prior):
     da, pd = pytest.importorskip("dask.array"), pytest.importorskip("pandas")
     table = sgp.table_chunks(pd.DataFrame({"x": X[:, 0], "y": labels}), ["x"], "y", chunk_size=70)

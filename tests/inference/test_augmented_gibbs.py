@@ -232,6 +232,7 @@ def test_runs_as_any_kernel_of_numpyro():
     assert min(float(p_values[name].min()) for name in ("amplitude", "weights")) > 1e-3
 
 
+@pytest.mark.slow
 def test_refusals():
     rows = ROWS["logit"]()
     with pytest.raises(ValueError, match="NUTS"):

@@ -60,6 +60,7 @@ def test_reports_its_own_numbers(fit, problem, x64):
     assert fit.message
 
 
+@pytest.mark.slow
 @pytest.mark.float64_only
 def test_summary_has_the_curvature_of_the_dense_objective(fit, problem):
     table = fit.summary(MODEL, problem.statistics)
@@ -94,6 +95,7 @@ def test_more_starts_reach_the_same_maximum(fit, problem, x64):
     assert one.num_evaluations == fit.num_evaluations
 
 
+@pytest.mark.slow
 @pytest.mark.float64_only  # nothing here depends on the precision, and compiling takes long
 @pytest.mark.relaxed_promotion
 def test_starting_values_for_nuts(fit, problem):
@@ -286,6 +288,7 @@ def test_says_what_is_left_to_gain_and_what_to_do(noisy_line):
     assert not fit.converged and "iteration limit" not in fit.message
 
 
+@pytest.mark.slow
 @pytest.mark.float64_only  # noise at the rounding of y
 @pytest.mark.parametrize("remedy", ["qr", "bounded noise"])
 def test_remedies_for_y_without_noise(remedy):
@@ -298,6 +301,7 @@ def test_remedies_for_y_without_noise(remedy):
     assert sgp.fit_evidence(sgp.models.basis_gp(noise_scale=noise), stats).converged
 
 
+@pytest.mark.slow
 @pytest.mark.float64_only
 def test_a_model_whose_derivative_is_stopped_is_told_from_rounding(noisy_line):
     stats, _ = noisy_line

@@ -21,6 +21,7 @@ def host(kernel):
     return jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), kernel)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["greedy", "k-means", "uniform"])
 def test_residual_trace_is_that_of_the_points_so_far(rng, key, method):
     X = rng.normal(size=(40, 2))
@@ -34,6 +35,7 @@ def test_residual_trace_is_that_of_the_points_so_far(rng, key, method):
         np.testing.assert_array_equal(chosen.points, X[chosen.indices])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", [KERNEL, sgp.SquaredExponential(1.0) + sgp.Linear(2.0)], ids=["ard", "sum"])
 def test_greedy_choice_is_that_of_brute_force(rng, key, kernel):
     X = rng.normal(size=(30, 2))

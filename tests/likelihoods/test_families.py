@@ -258,6 +258,7 @@ def test_free_parameters_in_their_own_units():
     assert [prior.name for prior in priors] == list(lik.Ordinal(4).parameter_names)
 
 
+@pytest.mark.slow
 def test_a_function_of_the_predictor_has_the_derivatives_of_the_ready_likelihood(x64):
     eta, y = jnp.array([-1.0, 0.3, 2.0]), np.array([0.0, 2.0, 5.0])
     ready = lik.NegativeBinomial(2.5).derivatives(eta, y)

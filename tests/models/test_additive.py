@@ -76,6 +76,7 @@ def posterior(stats):
     return sgp.posterior(MODEL, draws, stats)
 
 
+@pytest.mark.slow
 def test_sites_are_named_after_the_parts(stats):
     trace = draw_once(sgp.models.additive(), stats)
     assert {name for name, site in trace.items() if site["type"] == "sample" and name != "y"} == set(VALUES)
@@ -154,6 +155,7 @@ def test_shares_of_a_compressed_likelihood_are_of_the_predictor(compressed):
     np.testing.assert_allclose(shares["variance"][0, :-1], expected, atol=1e-3 * max(expected))
 
 
+@pytest.mark.slow
 @pytest.mark.float64_only
 def test_the_kernel_of_each_part_is_that_written_out(stats):
     known = MODEL.part_kernels(VALUES, stats.basis)

@@ -207,6 +207,7 @@ def test_kernel_defaults_to_the_family_of_the_basis_and_can_be_replaced(problem,
     assert len(others) == len(KERNELS)
 
 
+@pytest.mark.slow
 def test_kernel_with_a_further_parameter(problem):
     kernel = sgp.RationalQuadratic
     basis = sgp.FourierBasis.from_data(jax.random.key(1), problem.X, 12, kernel, alpha=1.0)

@@ -71,6 +71,7 @@ def test_fits_are_draws_and_starts_of_the_model(problem, outputs):
     assert float(start.param_info.z["amplitude"]) == pytest.approx(float(np.log(fit.values["amplitude"])))
 
 
+@pytest.mark.slow
 def test_rows_in_chunks_are_observed(problem):
     chunks = sgp.rows([(problem.X[:30], problem.y[:30]), (problem.X[30:], problem.y[30:])])
     model = sgp.models.inducing_gp(POINTS, lengthscale=0.5, amplitude=1.0, noise_scale=0.2)

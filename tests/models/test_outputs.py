@@ -103,6 +103,7 @@ def test_refuses_amplitudes_that_do_not_fit(amplitude, message, statistics):
         handlers.seed(sgp.models.basis_gp(amplitude=np.array(amplitude)), jax.random.key(0))(statistics)
 
 
+@pytest.mark.slow
 @pytest.mark.float64_only  # correlated weights are
 def test_correlated_weights_share_one_amplitude(rows):
     """What the message says to do, done."""

@@ -28,6 +28,7 @@ def rows_of(n, d):
     return X, truth(X) + 0.05 * rng.standard_normal(n)
 
 
+@pytest.mark.slow
 def test_the_prior_is_half_cauchy_in_squared_inverse_ranges(x64):
     X, y = rows_of(30, 4)
     X[:, 3] = 2.0  # never varies: the unit of the others
@@ -71,6 +72,7 @@ def test_three_of_ten_inputs_are_found():
     assert slopes[3:].max() < 0.1 * slopes[:3].min()
 
 
+@pytest.mark.slow
 @pytest.mark.float64_only
 def test_the_model_pickles_and_knows_its_kernel():
     X, y = rows_of(20, 3)

@@ -124,6 +124,7 @@ def test_pit_equals_refits(problem):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.float64_only
 def test_pit_of_several_outputs_and_weighted_rows(problem):
     X, y, _, draws = problem

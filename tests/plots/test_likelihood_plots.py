@@ -12,6 +12,7 @@ from tests.posteriors.test_row_models import COUNTS, DRAWS, X, counts
 pytestmark = pytest.mark.relaxed_promotion
 
 
+@pytest.mark.slow
 def test_bands_are_between_quantiles_of_y():
     posterior = sgp.posterior(counts, DRAWS, sgp.rows(X, COUNTS))
     grid = np.linspace(-1, 1, 5)[:, None]

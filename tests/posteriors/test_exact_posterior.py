@@ -176,6 +176,7 @@ def test_files_with_rows_that_cannot_be_are_refused(posterior, rows, tmp_path):
             sgp.Rows.of_parts(read(tmp_path / "broken.npz"), "broken.npz")
 
 
+@pytest.mark.slow
 def test_a_second_data_set_of_equal_shape_compiles_nothing(rows, X_new, compilations):  # noqa: F811
     def ask(rows):
         posterior = sgp.posterior(sgp.models.exact_gp(sgp.Matern52), DRAWS, rows)

@@ -183,6 +183,7 @@ def test_log_rates_of_a_compressed_likelihood(data):
     np.testing.assert_allclose(gradient.mean[:, 0], slope @ np.asarray(weights.mean), rtol=1e-5, atol=1e-7)
 
 
+@pytest.mark.slow
 def test_what_has_no_gradient_is_refused(data):
     X, y, _ = data
     codes = np.column_stack([X[:, 0], np.arange(25) % 3])

@@ -27,6 +27,7 @@ def ordinary(request):
     return rows, *corrected(rows)
 
 
+@pytest.mark.slow
 def test_corrected_draws_have_the_exact_posterior(ordinary):
     rows, _, weights = ordinary
     w, probability = rows.posterior()
@@ -143,6 +144,7 @@ def test_what_has_no_expansion_is_refused(ordinary):
         plain.take(slice(0, 5)).importance_weights(rows.X, rows.y)
 
 
+@pytest.mark.slow
 def test_rows_of_dask_and_tables_give_the_same(ordinary):
     da = pytest.importorskip("dask.array")
     pd = pytest.importorskip("pandas")

@@ -193,6 +193,7 @@ def test_pit_values_of_equal_draws_are_those_of_normals():
     assert found[0, 2] == pytest.approx(scipy.stats.norm(mean[0], sd).cdf(ROWS.y[2]), rel=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("noise_each", [False, True])
 def test_several_outputs_are_functions_of_their_own(method, noise_each):

@@ -65,6 +65,7 @@ CONDITIONAL = {
 }
 
 
+@pytest.mark.slow
 def test_predictions_against_dense_quadrature(case):
     rows, stats = case
     X, y = rows.X[:6], rows.y[:6]
@@ -191,6 +192,7 @@ def test_classes_have_no_mean():
         sgp.posterior(model, DRAWS, stats).predict(X[:2]).variance.sum()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("likelihood", [sgp.likelihoods.Poisson(), SOFTMAX], ids=["poisson", "softmax"])
 @pytest.mark.parametrize("method", ["averaged", "mode"])
 def test_the_row_that_is_left_out_is_taken_out_of_the_expansion_exactly(likelihood, method):

@@ -86,6 +86,7 @@ def test_memory_cap_changes_nothing(problem, draws, x64):
     np.testing.assert_allclose(small.log_density(X_new[:, 0]), large.log_density(X_new[:, 0]), atol=100 * tolerance)
 
 
+@pytest.mark.slow
 def test_samples_have_the_moments_of_the_mixture(problem, draws):
     _, _, stats = problem
     X_new = np.array([[0.5], [1.5], [5.0]])
@@ -164,6 +165,7 @@ def test_explicit_weights_predict_with_their_draws(problem, rng, improper):
     np.testing.assert_allclose(prediction.variance, f.var(axis=0), rtol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.float64_only
 def test_many_features_agree_with_the_exact_gp(rng):
     X, X_new = rng.uniform(0, 5, (150, 1)), np.linspace(0.1, 4.9, 50)[:, None]

@@ -68,6 +68,7 @@ def test_a_prediction_is_the_mixture_of_the_likelihood_over_draws(posterior):
     np.testing.assert_array_less(np.abs(drawn.mean(axis=0) - mean), 5 * np.sqrt(variance / 6000))
 
 
+@pytest.mark.slow
 def test_quantiles_of_numbers():
     y = np.sin(3 * X[:, 0])
     prediction = sgp.posterior(heavy_tails, DRAWS, sgp.rows(X, y)).predict(X[:4])
@@ -87,6 +88,7 @@ def test_rows_are_independent_given_a_draw(posterior):
     np.testing.assert_allclose(posterior.log_evidence, expected.sum(axis=1), rtol=10 * RTOL)
 
 
+@pytest.mark.slow
 def test_memory_bounds_blocks_of_rows():
     few = sgp.posterior(counts, DRAWS, sgp.rows(X, COUNTS), max_memory=2e4)
     whole = sgp.posterior(counts, DRAWS, sgp.rows(X, COUNTS))

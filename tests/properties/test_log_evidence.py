@@ -28,6 +28,7 @@ def evidence(Phi, y, scale, noise_scale, method, row_weights=None):
     return float(sgp.log_evidence(stats, sgp.DiagonalPrior(jnp.asarray(scale)), noise_scale))
 
 
+@pytest.mark.slow
 @few
 @given(seeds, st.sampled_from([2, 4, 12]), scales(3), scales(2), st.sampled_from([1.0, 1e-3]))
 def test_it_is_the_density_of_the_rows(seed, n, noise_scale, spread, collinear):

@@ -130,6 +130,7 @@ def test_correlated_weights_and_derivatives_in_the_data(rows, basis):
     np.testing.assert_allclose(values[0][1] @ direction, slope, rtol=1e-6)
 
 
+@pytest.mark.slow
 @float64_only
 def test_draws_have_the_moments_of_the_data(rows, basis):
     X, y, row_weights = rows

@@ -88,6 +88,7 @@ def test_shapes_and_densities(case, key):
     assert "InducingGP" in repr(site)
 
 
+@pytest.mark.slow
 def test_draws_have_the_covariance(case):
     site, num_draws = case.make(), 20_000
     draws = np.asarray(jax.jit(lambda key: site.sample(key, (num_draws,)))(jax.random.key(1)))
@@ -123,6 +124,7 @@ def test_transformations(case, key):
         close(site.to_event(1).log_prob(case.value), expected.sum(-1), rtol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["fitc", "dtc"])
 def test_density_is_that_of_a_low_rank_normal(method):
     case = Case(method, None, (), ())

@@ -81,6 +81,7 @@ def test_centred_weights_have_the_prior_and_can_be_reparametrised(rng):
     np.testing.assert_allclose(trace["f_weights"]["value"], mean + np.arange(1.0, M + 1) * np.asarray(z), rtol=RTOL)
 
 
+@pytest.mark.slow
 @pytest.mark.float64_only
 def test_correlated_priors(rng):
     root = rng.standard_normal((M, M))

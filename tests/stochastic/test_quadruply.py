@@ -58,6 +58,7 @@ def dense(problem, state):
     return unit, np.asarray(state.mu, np.float64), C
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["independent", "kernel"])
 @pytest.mark.parametrize("num_columns", [0, 2])
 def test_the_bound_is_unbiased_and_support_rows_balance(kind, num_columns):
@@ -266,6 +267,7 @@ def test_more_refusals(small):
         quadruply(basis, X, y + 100, kernel=KERNEL, noise_scale=0.2, num_steps=1)
 
 
+@pytest.mark.slow
 def test_student_noise_with_all_functions(small):
     X, y, basis, *_ = small
     fit = quadruply(basis, X, y, sgp.likelihoods.StudentT(0.2, 4.0), kernel=KERNEL, num_functions=20, num_steps=300)

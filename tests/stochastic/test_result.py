@@ -81,6 +81,7 @@ def test_likelihoods_average_over_the_predictor(key):
     np.testing.assert_allclose(shifted.probabilities[:, 1], 1.0, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_several_predictors_and_free_parameters(key):
     classes = weights(sgp.likelihoods.Categorical(3), L=sgp.likelihoods.Categorical(3).num_latents)
     np.testing.assert_allclose(classes.predict(X).probabilities.sum(axis=1), 1.0, atol=1e-6)

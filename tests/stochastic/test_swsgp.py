@@ -66,6 +66,7 @@ def test_files_and_containers(fit, tmp_path, key):
     assert fit.to_arviz(key, X[:9], y[:9])["log_likelihood"]["y"].shape == (1, 1, 9)
 
 
+@pytest.mark.slow
 def test_hyperparameters_stay_unless_learned(fit, key):
     np.testing.assert_allclose(fit.samples["lengthscale"], [[0.7]], rtol=1e-5)
     learned = swsgp(key, X, y, **QUICK, hyperparameters="learned")

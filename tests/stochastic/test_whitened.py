@@ -167,6 +167,7 @@ def test_gradients_of_the_bound_are_those_of_differences():
     np.testing.assert_allclose(slope, (up - down) / 2e-5, rtol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.float64_only
 @pytest.mark.parametrize("name", ["logit", "laplace", "student"])
 def test_natural_steps_climb_to_where_the_gradient_vanishes(name):
@@ -185,6 +186,7 @@ class ThreeClasses(NamedTuple):
     likelihood: sgp.likelihoods.Likelihood = sgp.likelihoods.Categorical(3)
 
 
+@pytest.mark.slow
 def test_several_functions_of_one_row_are_independent_in_q():
     three, q = ThreeClasses(), some_posterior(3)
     features = point_features(kernel, jnp.asarray(Z), jnp.asarray(X[:2]))

@@ -59,9 +59,9 @@ def place(
     1. Lengthscales, amplitude and noise of an exact GP with an unknown level, on 1,500 rows (all, up to 2,000), at the
        maximum a posteriori under the default hyper-priors. The search starts from lengthscales of sizes from a
        thousandth of the range upwards, so that a season is found whatever its period, and a gap or a wrong time stamp
-       does not matter. Up to three inputs, half of the rows are windows of neighbours. Of more rows, a few steps on all
-       of them by the bound of Titsias, through up to 500 points chosen greedily, where the points lack little of f and
-       held-out rows gain by it; the report says so.
+       does not matter. Up to three inputs, half of the rows are windows of neighbours. Of over four times as many rows,
+       a few steps on all of them by the bound of Titsias, through up to 500 points chosen greedily, where the points
+       lack little of f and held-out rows gain by it; the report says so.
     2. Bases for that kernel are scored on the same rows: Nyström (all rows, up to 2,000: then f is that of the exact
        GP; else rows at random, or up to 1,000 chosen greedily), eigenfunctions on a grid, Laplace, and up to two inputs
        Fourier. The best is taken, or one whose lengthscales stay free (Laplace, Fourier; 200 features at most) if it is

@@ -179,10 +179,7 @@ def swsgp(
         trained = None
     else:
         problem, trained = previous.problem, previous.training
-        if batches.input_dim != problem.coordinates.input_dim:
-            raise ValueError(
-                f"{OWNER}: `previous` has {problem.coordinates.input_dim} inputs; got {batches.input_dim}."
-            )
+        previous.require_inputs(batches.input_dim, OWNER)
         state = trained.last
     first = 0 if trained is None else trained.steps
     adam = optimiser(float(learning_rate), first, num_steps)

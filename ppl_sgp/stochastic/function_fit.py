@@ -22,6 +22,12 @@ class FunctionFit(StochasticFit):
     problem: Any
     held_out: HeldOut | None
 
+    def require_inputs(self, input_dim: int, owner: str) -> None:
+        """Refuse to go on with rows of another number of inputs."""
+        known = self.problem.coordinates.input_dim
+        if input_dim != known:
+            raise ValueError(f"{owner}: `previous` has {known} inputs; got {input_dim}.")
+
     @property
     def samples(self) -> dict[str, np.ndarray]:
         """Hyperparameters by name, the draws along the first axis; of a point a single one."""

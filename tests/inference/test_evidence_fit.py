@@ -358,39 +358,6 @@ def test_a_large_mean_is_said_once_at_the_users_line(problem):
     assert len(about) == 1 and about[0].filename == __file__
 
 
-def no_latent_sites(stats):
-    sgp.observe("y", stats, sgp.DiagonalPrior(1.0), 0.4)
-
-
-def discrete_site(stats):
-    rough = numpyro.sample("rough", dist.Bernoulli(0.5))
-    noise_scale = numpyro.sample("noise_scale", dist.HalfNormal(1.0))
-    sgp.observe("y", stats, sgp.DiagonalPrior(jnp.where(rough.astype(bool), 2.0, 1.0)), noise_scale)
-
-
-def impossible(stats):
-    noise_scale = numpyro.sample("noise_scale", dist.HalfNormal(1.0))
-    numpyro.factor("never", -jnp.inf)
-    sgp.observe("y", stats, sgp.DiagonalPrior(1.0), noise_scale)
-
-
-@pytest.mark.parametrize(
-    "model, message",
-    [
-        (no_latent_sites, "needs continuous latent sites; there are none"),
-        pytest.param(
-            discrete_site,
-            r"needs continuous latent sites; \['rough'\] are discrete",
-            marks=pytest.mark.relaxed_promotion,
-        ),
-        (impossible, "not finite at any start"),
-    ],
-)
-def test_refuses_models_it_cannot_fit(model, message):
-    with pytest.raises(ValueError, match=message):
-        sgp.fit_evidence(model, data("dense").statistics)
-
-
 def test_a_start_that_is_given():
     """Two modes: the medians lead to the nearer one, a given start to the other."""
 

@@ -18,6 +18,7 @@ import argparse
 import importlib.util
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -142,7 +143,30 @@ def large(args: argparse.Namespace) -> Claims:
                     )
     names = ["cells", "gaps", "method", "seconds, compiled in", "iterations", "residual", "peak GiB so far"]
     print_table(names, rows, "One solution, tolerance 1e-6")
+    if args.figure is not None:
+        draw(rows, args.figure)
     return claims
+
+
+def draw(rows: list[list[str]], path: Path) -> None:
+    """Seconds of a solution against cells, a panel for each share of gaps."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    shares, methods = (list(dict.fromkeys(row[column] for row in rows)) for column in (1, 2))
+    figure, axes = plt.subplots(
+        1, len(shares), figsize=(4 * len(shares), 3.5), sharey=True, layout="constrained", squeeze=False
+    )
+    for ax, share in zip(axes[0], shares, strict=True):
+        for method in methods:
+            chosen = [row for row in rows if row[1] == share and row[2] == method]
+            solved = [(float(row[0]), float(row[3])) for row in chosen if float(row[5]) <= 1e-5]
+            ax.loglog(*zip(*solved, strict=True), "o-", label=method) if solved else None
+        ax.set(title=f"{share} gaps", xlabel="cells", ylabel="seconds" if share == shares[0] else "")
+    axes[0, -1].legend(frameon=False)
+    figure.savefig(path, dpi=150)
 
 
 def per_call(function: Callable[[], Any], repeats: int) -> float:
@@ -225,8 +249,13 @@ def weather(args: argparse.Namespace) -> Claims:
         start = time.perf_counter()
         fit = sgp.fit_evidence(model, data)
         mcmc = MCMC(
-            NUTS(model, init_strategy=fit.init_strategy()),
-            num_warmup=args.draws // 2,
+            NUTS(
+                model,
+                init_strategy=fit.init_strategy(),
+                dense_mass=True,
+                inverse_mass_matrix=fit.inverse_mass_matrix(model, data),
+            ),
+            num_warmup=args.warmup,
             num_samples=args.draws,
             num_chains=4,
             chain_method="sequential",
@@ -299,10 +328,12 @@ def main() -> None:
     parser.add_argument("--large-shares", type=float, nargs="+", default=[0.1, 0.3, 0.5])
     parser.add_argument("--methods", nargs="+", default=["fill", "ignore", "ignore+300", "penalise"])
     parser.add_argument("--most-iterations", type=int, default=3000)
+    parser.add_argument("--figure", type=Path, help="of `large`: cost against cells and gaps")
     parser.add_argument("--full-cells", type=float, default=1e5)
     parser.add_argument("--repeats", type=int, default=20)
     parser.add_argument("--days", type=int, default=365)
-    parser.add_argument("--draws", type=int, default=500)
+    parser.add_argument("--warmup", type=int, default=50)
+    parser.add_argument("--draws", type=int, default=200, help="a chain, of four")
     parser.add_argument("--paths", type=int, default=200)
     parser.add_argument("--functions", type=int, default=200)
     parser.add_argument("--scattered-rows", type=int, nargs="+", default=[2000, 5000, 20_000])
@@ -310,10 +341,10 @@ def main() -> None:
     args = parser.parse_args()
     if args.smoke:
         args.size, args.shares, args.cells, args.large_shares = 12, [0.0, 0.5], [400.0], [0.3]
-        args.full_cells, args.repeats, args.days, args.draws, args.paths = 400.0, 2, 4, 20, 20
+        args.full_cells, args.repeats, args.days, args.warmup, args.draws, args.paths = 400.0, 2, 4, 10, 20, 20
         args.functions, args.scattered_rows, args.methods = 20, [200], ["fill", "ignore+20"]
     numpyro.enable_x64()
-    print_header("Grids with gaps", {k: v for k, v in vars(args).items() if k != "smoke"})
+    print_header("Grids with gaps", {k: v for k, v in vars(args).items() if k not in ("smoke", "figure")})
     claims: Claims = {}
     for name in args.only:
         claims |= PARTS[name](args)

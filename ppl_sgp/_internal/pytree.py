@@ -99,6 +99,8 @@ def pytree_dataclass(cls: type[T]) -> type[T]:
         return rebuild(cls, dict(zip(children + statics, (*leaves, *aux), strict=True)))
 
     jax.tree_util.register_pytree_with_keys(cls, flatten_with_keys, unflatten, flatten)
+    if cls.__eq__ is object.__eq__:
+        cls.__eq__, cls.__hash__ = equal_tree, hash_tree  # type: ignore[method-assign, assignment]
     name = file_name(cls)
     if name in REGISTRY and _origin(REGISTRY[name]) != _origin(cls):
         raise TypeError(
@@ -106,6 +108,27 @@ def pytree_dataclass(cls: type[T]) -> type[T]:
         )
     REGISTRY[name] = cls
     return cls
+
+
+def equal_tree(self: Any, other: Any) -> bool:
+    """Whether it is the same, or all leaves are equal and none is an array.
+
+    Caches put something hashable in the place of arrays (NumPyro's MCMC their ids, without which it compiles for each
+    chain), and compare trees of these.
+    """
+    if self is other or type(self) is not type(other):
+        return self is other
+    (leaves, tree), (others, other_tree) = jax.tree.flatten(self), jax.tree.flatten(other)
+    return not any(map(_is_array, leaves)) and (tree, leaves) == (other_tree, others)
+
+
+def hash_tree(self: Any) -> int:
+    leaves, tree = jax.tree.flatten(self)
+    return object.__hash__(self) if any(map(_is_array, leaves)) else hash((type(self), tree, *leaves))
+
+
+def _is_array(leaf: Any) -> bool:
+    return isinstance(leaf, np.ndarray | jax.Array)
 
 
 def _origin(cls: type) -> str:

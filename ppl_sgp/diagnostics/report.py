@@ -23,6 +23,7 @@ from ..statistics.rows import RowArrays
 from ..statistics.statistics import SufficientStatistics
 from ..tables.recipe import rows_of_table
 from .finding import Finding
+from .grid_checks import grid_findings
 from .inducing_checks import point_findings
 from .kernel_checks import exact_findings, kernel_findings
 from .likelihood_checks import correction_findings, expansion_findings
@@ -192,9 +193,11 @@ def _of_likelihood(
 
 
 def _of_rows(posterior: Posterior) -> tuple[list[Finding], list[str]]:
-    """What is wrong with the noise, or with inducing points, and what could not be checked of them."""
+    """What is wrong with the noise, an estimate of a grid or inducing points, and what could not be checked of them."""
     parameters, rows = posterior.parameters(), posterior.data
     findings = [*noise_findings(rows, parameters.noise_scale)]
+    if isinstance(rows, Grid):
+        return [*findings, *grid_findings(posterior)], []
     if not isinstance(rows, Rows | ChunkedRows) or not isinstance(parameters, InducingParameters):
         return findings, []
     if rows.num_outputs > 1 or parameters.method in IN_BLOCKS:

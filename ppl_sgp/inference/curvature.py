@@ -55,6 +55,12 @@ def laplace_deviations(model: Callable[..., Any], data: Any, values: dict[str, A
     return {name: np.sqrt(np.sum(np.asarray(each, np.float64) ** 2, axis=0)) for name, each in changes.items()}
 
 
+def laplace_covariance(model: Callable[..., Any], data: Any, values: dict[str, Any]) -> np.ndarray:
+    """The covariance of the same approximation on the unconstrained scale, sites in order of their names, (D, D)."""
+    scales, directions = _axes(model, data, unconstrained(model, data, values))
+    return (directions * scales**2) @ directions.T
+
+
 def _axes(model: Callable[..., Any], data: Any, z: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
     """Standard deviations along the principal axes on the unconstrained scale, and these, a column each."""
     curvature = -np.asarray(Compiled(_hessian, model)(data, z), dtype=np.float64)

@@ -40,6 +40,9 @@ LONGEST = 2.0
 LONGER = (1.0, 1.5, 2.25)
 #: Variance that f lacks at new rows, over that of the noise, up to which nothing is lost.
 NEGLIGIBLE = 2e-3
+#: Standard deviation of f over that of the noise, at least, for what is lost: where rows seem to be noise alone, the
+#: basis has to carry an f that they rule out, or nothing would rule it out.
+LEAST_SIGNAL = 0.3
 #: Most points that are chosen greedily, from so many rows for each of them.
 MOST_GREEDY, ROWS_A_POINT = 1000, 4
 GRID = "grid of eigenfunctions"
@@ -60,7 +63,7 @@ class Candidate:
     :ivar num_features: features that it would have, the level not counted.
     :ivar factor: lengthscales over those that were found.
     :ivar score: see :class:`Score`; of an exact GP on fewer rows for comparison.
-    :ivar lost: variance that f lacks at new rows, over that of the noise.
+    :ivar lost: variance that f lacks at new rows, over that of the noise, for an f of at least ``LEAST_SIGNAL``.
     :ivar make: makes the basis; ``None`` for what is there for comparison only.
     """
 
@@ -172,8 +175,12 @@ def score_at_points(kernel: Kernel, points: np.ndarray, sample: Sample, ratio: f
         Phi, Phi_new = (_whitened(kernel, L, points, rows) for rows in (sample.X, sample.X_new))
         residual = (1 - np.sum(Phi_new**2, axis=1)).clip(0)
         found = score(sample, _with_level(Phi), _with_level(Phi_new), residual, ratio)
-    lost = float(np.mean(residual)) if len(residual) else 0.0
-    return found, lost * (found.amplitude / found.noise_scale) ** 2
+    return found, _lost(float(np.mean(residual)), found) if len(residual) else 0.0
+
+
+def _lost(residual: Any, found: Score) -> Any:
+    """What a share of the prior variance is, over the variance of the noise."""
+    return residual * max(found.amplitude / found.noise_scale, LEAST_SIGNAL) ** 2
 
 
 def _enough(kernel: Kernel, points: np.ndarray, sample: Sample, found: Score) -> int:
@@ -181,7 +188,7 @@ def _enough(kernel: Kernel, points: np.ndarray, sample: Sample, found: Score) ->
     rows = sample.X_new[:500] if len(sample.X_new) else sample.X[:500]
     used = points[:SCORED]
     residual = 1 - np.cumsum(_whitened(kernel, _factor(kernel, used), used, rows) ** 2, axis=1).mean(axis=0)
-    enough = np.flatnonzero(residual * (found.amplitude / found.noise_scale) ** 2 <= NEGLIGIBLE)
+    enough = np.flatnonzero(_lost(residual, found) <= NEGLIGIBLE)
     return int(enough[0]) + 1 if len(enough) else len(points)
 
 
@@ -205,7 +212,7 @@ def _grid(
     Phi, Phi_new = basis.host_features(sample.X), basis.host_features(sample.X_new)
     residual = basis.residual_variance(sample.X_new)[0]
     found = score(sample, _with_level(Phi), _with_level(Phi_new), residual, ratio)
-    lost = float(np.mean(residual)) * (found.amplitude / found.noise_scale) ** 2 if len(residual) else np.nan
+    lost = _lost(float(np.mean(residual)), found) if len(residual) else np.nan
     yield Candidate(GRID, False, most, factor, found, lost, make)
 
 

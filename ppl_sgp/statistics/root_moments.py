@@ -11,12 +11,15 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from scipy.linalg import lapack
 
 from .._internal.pytree import pytree_dataclass, static
 from .moments import Moments, join_descriptions
 
 #: Rows for each column, and multiplications of the products, up to which a root costs little beside its compression.
 ROWS_A_COLUMN, PRODUCTS = 4, 1e8
+#: Columns of a block of LAPACK's decomposition of rows below a triangle.
+COLUMNS = 64
 
 
 @pytree_dataclass
@@ -36,10 +39,10 @@ class RootMoments(Moments):
         cls, rows: np.ndarray, outputs: tuple[int, ...], described: dict[str, Any], required: bool = True
     ) -> RootMoments:
         """From rows with the right products, (k, m + q), the shape of y beyond its rows, and the other sums."""
-        root = fewest_rows(rows)
-        m = rows.shape[1] - (outputs[0] if outputs else 1)
+        root, width = fewest_rows(rows), rows.shape[1]
+        m = width - (outputs[0] if outputs else 1)
         Phi, y = root[:, :m], root[:, m:].reshape(len(root), *outputs)
-        root = np.concatenate([root, np.zeros((rows.shape[1] - len(root), rows.shape[1]))])
+        root = np.concatenate([root, np.zeros((width - len(root), width))])
         products = {"gram": Phi.T @ Phi, "feature_output": Phi.T @ y, "output_products": y.T @ y}
         return cls(**products, root=root, required=required, **described)
 
@@ -50,8 +53,8 @@ class RootMoments(Moments):
         required = self.required or other.required
         if not (required or is_cheap(described["num_rows"], self.root.shape[1])):
             return self.plain() + other.plain()
-        rows = np.concatenate([self.root, other.root])
-        return self.of_root(rows, np.shape(self.sum_squares), described, required)
+        root = joined(self.root, fewest_rows(other.root))
+        return self.of_root(root, np.shape(self.sum_squares), described, required)
 
 
 def is_cheap(num_rows: float, width: int) -> bool:
@@ -73,3 +76,12 @@ def fewest_rows(rows: np.ndarray) -> np.ndarray:
         return rows
     root: np.ndarray = np.linalg.qr(rows, mode="r")  # type: ignore[assignment]
     return root
+
+
+def joined(root: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """:func:`fewest_rows` of one above the other. Below a triangle k rows take O(k m²), whatever is above."""
+    if len(root) < root.shape[1] or not np.array_equal(np.triu(root), root):
+        return fewest_rows(np.concatenate([root, rows]))
+    block = min(COLUMNS, root.shape[1])
+    triangle, *_ = lapack.dtpqrt(0, block, root, rows) if len(rows) else (root,)
+    return np.triu(triangle)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from .moments import Moments, join_descriptions
-from .root_moments import RootMoments, fewest_rows
+from .root_moments import RootMoments, fewest_rows, joined
 
 
 class RunningProducts:
@@ -103,8 +103,8 @@ class RunningRoot(RunningProducts):
         return squares
 
     def add(self, part: np.ndarray) -> None:
-        """Decompose the root above another."""
-        self._root = self.part(np.concatenate([self._root, part]), part)
+        """Decompose rows below the root of those before."""
+        self._root = joined(self._root, part)
 
     def moments(self) -> Moments:
         """The sums so far."""

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from .._internal import checks
-from .._internal.pytree import rebuild
+from .._internal.pytree import equal_tree, hash_tree, rebuild
 from .._internal.shown import Shown
 from ..bases.basis import Basis
 from ..bases.rotated import RotatedBasis
@@ -22,7 +22,7 @@ from .consistency import require_consistent
 from .downdate import downdated
 from .moments import Moments
 from .root_moments import RootMoments, kind_beside
-from .rotation import of_factor, of_products, reference_root
+from .rotation import of_factor, of_products, of_root, reference_root
 from .storage import read, write
 
 #: Norms, relative to the largest, down to which rotated features are made orthonormal: to 1e-8, in float64.
@@ -61,6 +61,8 @@ class SufficientStatistics(Shown):
 
     def __init__(self, basis: Basis, moments: Moments) -> None:
         self.__dict__.update(basis=basis, moments=moments)
+
+    __eq__, __hash__ = equal_tree, hash_tree
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(
@@ -297,7 +299,7 @@ class SufficientStatistics(Shown):
             )
         root = np.eye(m) if prior is None else reference_root(prior, m)
         # Without a prior any direction may come to matter, however little the rows say of it.
-        found = None if prior is None else of_products(self.moments, root)
+        found = None if prior is None else of_products(self.moments, root) or of_root(self.moments, root)
         if found is None:
             found = of_factor(*self._pseudo_rows(), root)
         singular, rank = found.norms, len(found.norms)

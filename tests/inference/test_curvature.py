@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
+from jax.flatten_util import ravel_pytree
+from numpyro.infer.util import initialize_model
 
+import ppl_sgp as sgp
 from ppl_sgp.inference.curvature import WIDEST, laplace_deviations, laplace_draws
 
 pytestmark = pytest.mark.float64_only
@@ -39,3 +43,20 @@ def test_deviations_are_in_the_units_of_the_sites():
     covariance = np.linalg.inv(PRECISION)
     np.testing.assert_allclose(found["a"], np.e * np.sqrt(covariance[0, 0]), rtol=1e-9)  # da = a d(log a)
     np.testing.assert_allclose(found["b"], np.sqrt(covariance[1, 1]), rtol=1e-9)
+
+
+@pytest.mark.relaxed_promotion
+def test_the_mass_matrix_is_the_curvature_of_numpyros_potential_in_its_order(rng):
+    X = rng.uniform(size=(80, 1))
+    stats = sgp.sufficient_statistics(sgp.LinearBasis(1), X, X[:, 0] + 0.3 * rng.standard_normal(80))
+
+    def model(stats):  # sites are not sampled in the order of their names
+        noise = numpyro.sample("z_noise", dist.LogNormal(0.0, 1.0))
+        scale = numpyro.sample("a_scale", dist.LogNormal(jnp.zeros(2), 1.0).to_event(1))
+        sgp.observe("y", stats, sgp.DiagonalPrior(scale), noise)
+
+    fit = sgp.fit_evidence(model, stats)
+    info = initialize_model(jax.random.key(0), model, init_strategy=fit.init_strategy(), model_args=(stats,))
+    flat, unravel = ravel_pytree(info.param_info.z)
+    hessian = jax.hessian(lambda vector: info.potential_fn(unravel(vector)))(flat)  # logarithms: no change by Jacobians
+    np.testing.assert_allclose(fit.inverse_mass_matrix(model, stats), np.linalg.inv(hessian), rtol=1e-6)

@@ -140,6 +140,18 @@ def test_the_posterior_answers(placed_surface):
 
 
 @pytest.mark.slow
+@pytest.mark.float64_only
+def test_of_noise_alone_the_basis_rules_out_a_function():
+    """With functions for the amplitude that was found, next to none, any other would be as good as it."""
+    rng = np.random.default_rng(0)
+    placed = sgp.place(jax.random.key(0), rng.normal(size=(500, 3)), rng.normal(size=500))
+    values = {name: jnp.asarray(value) for name, value in placed.fit.values.items()}
+    best, _ = log_density(placed.model, (placed.statistics,), {}, values)
+    large, _ = log_density(placed.model, (placed.statistics,), {}, values | {"amplitude": jnp.asarray(0.7)})
+    assert float(large) < float(best) - 10
+
+
+@pytest.mark.slow
 def test_row_weights(relaxed_promotion):
     X, y = surface()
     weights = np.where(np.arange(60) < 30, 4.0, 0.25)

@@ -10,7 +10,7 @@ import numpyro.distributions as dist
 import pytest
 
 import ppl_sgp as sgp
-from ppl_sgp.statistics.root_moments import RootMoments
+from ppl_sgp.statistics.root_moments import RootMoments, joined
 from tests.builders import PROBLEMS, IdentityBasis
 from tests.reference import dense_weight_posterior, exact_log_density
 
@@ -73,6 +73,18 @@ def test_ill_conditioned_features_keep_their_digits(monomials, spread, noise_sca
         with pytest.warns(UserWarning, match="nats are rounding"):
             lost = sgp.log_evidence(statistics(Phi, y, "gram"), prior, noise_scale)
         assert abs(lost - exact) > 0.1
+
+
+@pytest.mark.parametrize("sizes", [(3, 2, 4), (9, 4, 30), (30, 0, 5), (9, 9, 9), (200, 7)])
+def test_rows_below_a_triangle(sizes, rng):
+    """Whatever is above: raw rows, a triangle, one with a row of zeros."""
+    root, parts = np.zeros((0, 9)), [rng.standard_normal((size, 9)) for size in sizes]
+    parts[0][:, 4] = parts[0][:, 2]  # duplicated columns
+    for part in parts:
+        root = joined(root, part)
+        assert len(root) <= 9
+    rows = np.concatenate(parts)
+    np.testing.assert_allclose(root.T @ root, rows.T @ rows, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.slow

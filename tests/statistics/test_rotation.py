@@ -8,6 +8,7 @@ import pytest
 from scipy.stats import multivariate_normal
 
 import ppl_sgp as sgp
+from ppl_sgp.statistics import rotation
 from ppl_sgp.statistics.rotation import of_factor, of_products, reference_root
 from ppl_sgp.statistics.same_rows import require_same_rows
 from tests.builders import by_lane
@@ -61,6 +62,23 @@ def test_the_basis_turns_with_the_weights(basis):
     np.testing.assert_allclose(found.norms[:8], slow.norms[:8], rtol=1e-9)
     np.testing.assert_allclose(np.abs(found.projection[:8]), np.abs(slow.projection[:8]), rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(np.sum(found.projection[:-1] ** 2) + found.projection[-1], np.sum(y**2), rtol=1e-12)
+
+
+@pytest.mark.float64_only
+@pytest.mark.parametrize(("n", "outputs"), [(200, ()), (200, (3,)), (31, ()), (20, ())])
+@pytest.mark.parametrize("noise", [0.1, 1e-3])
+def test_evidence_after_rotation_of_many_features_from_their_root(basis, n, outputs, noise, monkeypatch):
+    """Which takes one decomposition, and no compressed rows."""
+    monkeypatch.setattr(rotation, "MANY", 5)
+    X, y = (each[:n] for each in rows(noise, outputs=outputs))
+    stats = sgp.sufficient_statistics(basis, X, y, method="qr")
+    scale = np.exp(np.linspace(0, -2, 31))
+    rotated = stats.rotate(sgp.DiagonalPrior(scale))
+    assert "compressed" not in vars(stats)
+    Phi = basis.host_features(X) * scale
+    found = sgp.log_evidence(rotated, sgp.DiagonalPrior(1.0), noise)
+    expected = multivariate_normal(np.zeros(n), Phi @ Phi.T + noise**2 * np.eye(n)).logpdf(y.T)
+    np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-5)
 
 
 def test_products_without_the_digits_are_not_used(basis):

@@ -57,9 +57,11 @@ def test_kernels_of_numbers_are_equal_by_value():
 @pytest.mark.slow
 @pytest.mark.float64_only
 @pytest.mark.relaxed_promotion
-def test_chains_one_after_the_other_share_their_program():
+def test_chains_one_after_the_other_share_their_program(monkeypatch):
     """As with arrays. (Without a progress bar NumPyro compiles its loop anew for each chain, whatever the data.)"""
     names = []
+    for name in ("CI", "PYTEST_XDIST_WORKER"):  # which turn NumPyro's progress bars off
+        monkeypatch.delenv(name, raising=False)
 
     def count(event, seconds, **of):
         if event == "/jax/core/compile/backend_compile_duration":

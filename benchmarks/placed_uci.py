@@ -46,7 +46,7 @@ def one_split(X: np.ndarray, y: np.ndarray, test: np.ndarray, args: argparse.Nam
         num_samples=args.draws,
         num_chains=args.chains,
         chain_method="sequential",
-        progress_bar=False,
+        progress_bar=True,  # one program for all chains, which takes most of the time
     )
     mcmc.run(jax.random.key(1000 + seed), placed.statistics, extra_fields=sgp.EXTRA_FIELDS)
     step = max(1, args.chains * args.draws // PREDICTED_DRAWS)

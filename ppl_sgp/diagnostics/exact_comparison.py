@@ -24,6 +24,8 @@ from ..priors import WeightPrior
 
 #: Rows that are compared on, and posterior draws of which the best counts for the basis.
 ROWS, DRAWS = 300, 8
+#: Rows at most that it is told of where the run was told of many more, and has to predict each of from the others.
+CONFIRMED = 1500
 #: Factors of each lengthscale alone that are tried after common ones, for so many inputs at most.
 ALONE, MOST_INPUTS = (1 / 3, 3.0), 12
 #: Noise is not looked for below this share of the run's: repeated rows of rounded values would be interpolated.
@@ -96,6 +98,25 @@ def compare_with_exact(
     log_weights = float(np.sum(np.log(root)))
     same, best = (fit._replace(log_evidence=fit.log_evidence + log_weights) for fit in (same, best))
     return Comparison(len(X), values[index] + log_weights, draw, noise, same, best, gained)
+
+
+def predicts_better(
+    posterior: Posterior, found: Comparison, X: np.ndarray, y: np.ndarray, row_weights: np.ndarray | None = None
+) -> bool:
+    """Whether the best exact GP predicts each of more rows from the others better than the run does from all others.
+
+    What is best for a few rows may be too smooth for all: then the run is right, and not its basis poor.
+    """
+    chosen = np.sort(np.random.default_rng(1).choice(len(X), min(len(X), CONFIRMED), replace=False))
+    few, basis = posterior.spaced(DRAWS), posterior.statistics.basis
+    own = few.leave_one_out(X, y.reshape(len(y)), row_weights=row_weights, rows=chosen)
+    X, y = X[chosen], y[chosen].reshape(len(chosen))
+    root = np.ones(len(X)) if row_weights is None else np.sqrt(row_weights[chosen])
+    prior = few.marginal_parameters("report").prior
+    about = root * (y - _prior_means(prior, few.num_draws, basis.host_features(X)).mean(axis=0))
+    search = _Search(posterior.model.kernel_at(found.draw, basis), X, about, root, found.noise_scale, set())
+    exact = search.spectrum(found.best.scaling).leave_one_out(found.best.amplitude**2, found.best.noise_scale[0] ** 2)
+    return bool(np.sum(exact + np.log(root)) > np.sum(np.logaddexp.reduce(own) - np.log(len(own))))
 
 
 def _prior_means(prior: WeightPrior, num_draws: int, Phi: np.ndarray) -> np.ndarray:

@@ -167,12 +167,14 @@ def _error_when_drawn_for(kernel: Any, basis: FourierBasis, points: np.ndarray) 
 def exact_findings(
     posterior: Posterior, X: np.ndarray, y: np.ndarray, row_weights: np.ndarray | None
 ) -> Iterator[Finding]:
-    """Whether an exact GP explains some hundred of the rows much better."""
+    """Whether an exact GP explains some hundred of the rows much better, and predicts more of them better."""
     found = compare_with_exact(posterior, X, y, row_weights)
     gain = found.best.log_evidence - found.of_basis
     left_out, error = float(np.sum(found.gained)), float(np.std(found.gained)) * len(found.gained) ** 0.5
-    predicts_better = min(gain, left_out) > LEAST_NATS and left_out > STANDARD_ERRORS * error
-    if not (gain > MOST_NATS + MOST_NATS_A_ROW * found.num_rows or predicts_better):
+    closer = min(gain, left_out) > LEAST_NATS and left_out > STANDARD_ERRORS * error
+    if not (gain > MOST_NATS + MOST_NATS_A_ROW * found.num_rows or closer):
+        return
+    if len(X) > found.num_rows and not predicts_better(posterior, found, X, y, row_weights):
         return
     before, after = _lengthscales(posterior, found)
     yield Finding(

@@ -286,3 +286,18 @@ def test_a_narrow_box_of_a_part_is_found_by_its_name(selected, rng):
         checks.append(list(kernel_findings(posterior, X)))
     assert [[each.check for each in found] for found in checks] == [["narrow box"], []]
     assert checks[0][0].symptom.startswith("Part 'trend': The box of the basis is 1.5 times")
+
+
+@pytest.mark.float64_only
+@pytest.mark.parametrize(("wiggle", "found"), [(0.25, False), (0.0, True)])
+def test_what_a_few_rows_take_for_noise_may_be_none(wiggle, found):
+    """On 300 rows a wiggle is noise, and lengthscales too short for what is left; 4,000 know better if there is one."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(size=(4000, 1))
+    f = 2 * np.sin(2 * np.pi * X[:, 0]) + wiggle * np.sin(2 * np.pi * 40 * X[:, 0])
+    y = f + 0.3 * rng.standard_normal(4000)
+    stats = sgp.sufficient_statistics(sgp.LaplaceBasis.from_data(X, 150, 1.2), X, y)
+    model = sgp.models.basis_gp(sgp.SquaredExponential, lengthscale=0.01)
+    posterior = sgp.posterior(model, sgp.fit_evidence(model, stats), stats)
+    names = [finding.check for finding in exact_findings(posterior, X, y, None)]
+    assert names == ["poorer than an exact GP"] * found

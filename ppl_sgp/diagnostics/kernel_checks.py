@@ -20,7 +20,7 @@ from ..bases.laplace import LaplaceBasis
 from ..kernels import Kernel, Sum
 from ..models._additive import AdditiveGP
 from ..posteriors.posterior import Posterior
-from .exact_comparison import Comparison, compare_with_exact, covariance
+from .exact_comparison import Comparison, compare_with_exact, covariance, predicts_better
 from .finding import Finding
 
 #: Points at which a kernel is compared with that of its basis.

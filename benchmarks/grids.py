@@ -163,7 +163,8 @@ def draw(rows: list[list[str]], path: Path) -> None:
         for method in methods:
             chosen = [row for row in rows if row[1] == share and row[2] == method]
             solved = [(float(row[0]), float(row[3])) for row in chosen if float(row[5]) <= 1e-5]
-            ax.loglog(*zip(*solved, strict=True), "o-", label=method) if solved else None
+            if solved:
+                ax.loglog(*zip(*solved, strict=True), "o-", label=method)
         ax.set(title=f"{share} gaps", xlabel="cells", ylabel="seconds" if share == shares[0] else "")
     axes[0, -1].legend(frameon=False)
     figure.savefig(path, dpi=150)

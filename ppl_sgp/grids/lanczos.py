@@ -19,12 +19,12 @@ import jax.numpy as jnp
 
 
 class Quadrature(NamedTuple):
-    """Of each probe z.
+    """Of one probe z.
 
-    :ivar value: ``zᵀ log(S) z``, (c,).
-    :ivar truncation: how much the last step changed it, (c,).
-    :ivar columns: vectors c, shape (c, k, L), with derivative ``Σ cᵀ dS c`` over those of a probe.
-    :ivar images: what the operator made of them on the way to its product, (c, k, …).
+    :ivar value: ``zᵀ log(S) z``.
+    :ivar truncation: how much the last step changed it.
+    :ivar columns: c, shape (k, L), with derivative ``Σ cᵀ dS c``.
+    :ivar images: what the operator made of them on the way to its product, (k, …).
     """
 
     value: jax.Array
@@ -36,60 +36,44 @@ class Quadrature(NamedTuple):
 def log_quadrature(
     operator: Callable[[jax.Array], tuple[jax.Array, jax.Array]], z: jax.Array, steps: int
 ) -> Quadrature:
-    """k steps with full reorthogonalisation, for several probes at once.
+    """k steps with full reorthogonalisation: k products with S, O(k²L) beside, and memory for k vectors and images.
 
-    k products with S, O(k²L) beside for each, and memory for k vectors and images of each.
-
-    :param operator: S times columns, (c, L) to (c, L), positive definite, and linear images of the columns, (c, …), to
-        be kept.
-    :param z: the probes, (c, L).
+    :param operator: S times a vector, (L,) to (L,), positive definite, and a linear image of the vector to be kept.
+    :param z: the probe, (L,).
     :param steps: k, at most L.
     """
     tiny = 100 * jnp.finfo(z.dtype).eps
-    norm = jnp.sqrt(jnp.sum(z**2, axis=1))
+    norm = jnp.sqrt(jnp.sum(z**2))
 
     def step(state, index):
         basis, vector, before, size = state
-        basis = basis.at[:, index].set(vector)
+        basis = basis.at[index].set(vector)
         image, kept = operator(vector)
-        alpha = jnp.sum(image * vector, axis=1)
-        rest = image - alpha[:, None] * vector - size[:, None] * before
+        alpha = jnp.sum(image * vector)
+        rest = image - alpha * vector - size * before
         for _ in range(2):  # twice is enough
-            rest = rest - jnp.einsum("ck,ckl->cl", jnp.einsum("ckl,cl->ck", basis, rest), basis)
-        length = jnp.sqrt(jnp.sum(rest**2, axis=1))
+            rest = rest - (basis @ rest) @ basis
+        length = jnp.sqrt(jnp.sum(rest**2))
         # The space is exhausted: what follows has no weight.
         done = length <= tiny * jnp.maximum(jnp.abs(alpha), jnp.finfo(z.dtype).tiny)
         beta = jnp.where(done, 0, length)
-        following = jnp.where(done[:, None], 0, rest / jnp.where(done, 1, length)[:, None])
+        following = jnp.where(done, 0, rest / jnp.where(done, 1, length))
         return (basis, following, vector, beta), (alpha, beta, kept)
 
-    count, size = z.shape
-    empty = jnp.zeros((count, steps, size), z.dtype)
-    start = empty, z / norm[:, None], jnp.zeros_like(z), jnp.zeros(count, z.dtype)
-    (basis, *_), (alphas, betas, images) = jax.lax.scan(step, start, jnp.arange(steps))
-
-    def one(norm, alpha, beta, basis, images):
-        value, truncation, combined = _derivative(alpha, beta)
-        columns, images = (jnp.tensordot(norm * combined, each, 1) for each in (basis, images))
-        return Quadrature(norm**2 * value, norm**2 * truncation, columns, images)
-
-    # One after the other: `images` of all of them are moved once, by the map.
-    return jax.lax.map(lambda of: one(*of), (norm, alphas.T, betas.T, basis, jnp.moveaxis(images, 1, 0)))
-
-
-def _derivative(alpha: jax.Array, beta: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """``e₁ᵀ log(T) e₁``, what the last step changed, and combinations (k, k) of the basis that make the columns."""
-    dtype = alpha.dtype
-    used = jnp.cumprod(jnp.concatenate([jnp.ones(1, dtype), (beta[:-1] > 0).astype(dtype)]))
+    start = jnp.zeros((steps, len(z)), z.dtype), z / norm, jnp.zeros_like(z), jnp.zeros((), z.dtype)
+    (basis, *_), (alpha, beta, images) = jax.lax.scan(step, start, jnp.arange(steps))
+    used = jnp.cumprod(jnp.concatenate([jnp.ones(1, z.dtype), (beta[:-1] > 0).astype(z.dtype)]))
     alpha = jnp.where(used > 0, alpha, 1)  # log 1 = 0
     T = jnp.diag(alpha) + jnp.diag(beta[:-1], 1) + jnp.diag(beta[:-1], -1)
     value, ritz, vectors = _gauss(T)
-    before = _gauss(T[:-1, :-1])[0] if len(alpha) > 1 else jnp.zeros((), dtype)
+    before = _gauss(T[:-1, :-1])[0] if steps > 1 else jnp.zeros((), z.dtype)
     first = vectors[0]
     weights = first[:, None] * first[None, :] * _divided_logarithms(ritz)
     square, turns = jnp.linalg.eigh(weights)
     roots = turns * jnp.sqrt(jnp.maximum(square, 0))[None, :]
-    return value, jnp.abs(value - before), (vectors @ roots).T
+    combined = norm * (vectors @ roots).T
+    columns, images = (jnp.tensordot(combined, each, 1) for each in (basis, images))
+    return Quadrature(norm**2 * value, norm**2 * jnp.abs(value - before), columns, images)
 
 
 def _gauss(T: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:

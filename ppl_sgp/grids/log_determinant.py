@@ -13,9 +13,6 @@ from .grid import Grid
 from .solver import GridSolver
 from .system import Columns, Contraction, System, contraction, contraction_of, in_basis, returned
 
-#: Numbers of the vectors of Lanczos of the probes that are worked on together.
-PROBE_BLOCK = 2**23
-
 
 class LogDeterminant(NamedTuple):
     """``log|S|``, the standard error of an estimate with what its last Lanczos step changed, and its derivative."""
@@ -37,8 +34,8 @@ def of_probes(grid: Grid, system: System, solver: GridSolver) -> LogDeterminant:
     """Estimated from ``S̃ = s R^-½ S R^-½``, R = 1 + base·stiffness, whose eigenvalues are in (0, 1].
 
     R does not depend on θ. The derivative of ``−L log s`` cancels against that of s in S̃, as ``‖z‖² = L`` for each
-    probe: what is left are columns ``√s R^-½ c``. O(probes · steps) products with S and contractions. Memory for
-    ``3 · steps`` vectors of all cells, or where these are few for those of several probes at once.
+    probe: what is left are columns ``√s R^-½ c``. O(probes · steps) products with S and contractions, and memory for
+    ``3 · steps`` vectors of all cells.
     """
     count = grid.filled.shape[0]
     steps = min(solver.lanczos_steps, count)
@@ -48,35 +45,25 @@ def of_probes(grid: Grid, system: System, solver: GridSolver) -> LogDeterminant:
     root = jnp.sqrt(s / excess)
 
     def product(x: jax.Array) -> tuple[jax.Array, jax.Array]:
-        a = in_basis(grid, system, grid.filled, root[None, :] * x)
-        return root[None, :] * returned(grid, system, a, root[None, :] * x), a
+        a = in_basis(grid, system, grid.filled, (root * x)[None])
+        return root * returned(grid, system, a, (root * x)[None])[0], a[0]
 
     key = jax.random.key(solver.seed)
     probes = jax.random.rademacher(key, (solver.num_probes, count), dtype)
-    share = jnp.sqrt(jnp.asarray(solver.num_probes, dtype))
 
-    def some(total: Contraction, z: jax.Array) -> tuple[Contraction, tuple[jax.Array, jax.Array]]:
+    def one(total: Contraction, z: jax.Array) -> tuple[Contraction, tuple[jax.Array, jax.Array]]:
         found = lanczos.log_quadrature(product, z, steps)
-        columns = Columns(
-            found.images.reshape(-1, *grid.shape) / share, root[None, :] * found.columns.reshape(-1, count) / share
-        )
+        share = jnp.sqrt(jnp.asarray(solver.num_probes, dtype))
+        columns = Columns(found.images / share, root[None, :] * found.columns / share)
         total = jax.tree.map(jnp.add, total, contraction(system, columns))
         return total, (found.value, found.truncation)
 
     zero = jnp.zeros((), dtype)
     nothing = Contraction(tuple(jnp.zeros((len(t), len(t)), dtype) for t in system.eigen.values), zero, zero)
-    width = _probes_together(grid, steps, solver.num_probes)
-    total, found = jax.lax.scan(some, nothing, probes.reshape(-1, width, count))
-    values, truncations = (each.ravel() for each in found)
+    total, (values, truncations) = jax.lax.scan(one, nothing, probes)
     value = jnp.mean(values) + jnp.sum(jnp.log(excess)) - count * jnp.log(s)
     error = jnp.std(values, ddof=1) / jnp.sqrt(jnp.asarray(solver.num_probes, dtype)) + jnp.mean(truncations)
     return LogDeterminant(value, error, total)
-
-
-def _probes_together(grid: Grid, steps: int, num_probes: int) -> int:
-    """How many probes are worked on at once: a divisor of their number."""
-    most = max(1, PROBE_BLOCK // (grid.num_cells * steps))
-    return max(width for width in range(1, num_probes + 1) if num_probes % width == 0 and width <= most)
 
 
 def nystrom_spectrum(grid: Grid, system: System) -> tuple[jax.Array, jax.Array]:

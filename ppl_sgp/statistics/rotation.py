@@ -63,7 +63,8 @@ def of_root(moments: Moments, root: np.ndarray) -> Rotation | None:
 
 
 def of_products(moments: Moments, root: np.ndarray) -> Rotation | None:
-    """From the Gram matrix; ``None`` where that is diagonal, has not the digits, or has a root that is as quick.
+    """From the Gram matrix; ``None`` where that is diagonal, has not the digits, as with no more rows than features,
+    or has a root that is as quick.
 
     Rounding moves each eigenvalue by about ε of the largest, which an evidence with the given prior, times a common
     variance a², sees as ``½ m ε λ_max a²/σ²`` nats. The a² is estimated from what the feature that explains most, such

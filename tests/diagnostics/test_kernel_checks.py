@@ -288,7 +288,6 @@ def test_a_narrow_box_of_a_part_is_found_by_its_name(selected, rng):
     assert checks[0][0].symptom.startswith("Part 'trend': The box of the basis is 1.5 times")
 
 
-@pytest.mark.float64_only
 @pytest.mark.parametrize(("wiggle", "found"), [(0.25, False), (0.0, True)])
 def test_what_a_few_rows_take_for_noise_may_be_none(wiggle, found):
     """On 300 rows a wiggle is noise, and lengthscales too short for what is left; 4,000 know better if there is one."""

@@ -19,7 +19,7 @@ def posterior(solver):
     return sgp.posterior(sgp.models.grid_gp(noise_scale=0.005, solver=solver), draws, grid)
 
 
-def test_few_probes_are_found_and_the_remedy_helps():
+def test_few_probes_are_found():
     few = sgp.GridSolver(method="fill", log_determinant="lanczos", num_probes=2)
     of_few = posterior(few)
     (finding,) = grid_findings(of_few)

@@ -16,7 +16,7 @@ PIP_INSTALL := "$(PY)" -m pip install --quiet --disable-pip-version-check --no-i
 help:
 	@echo 'make demo     run examples/quickstart.py'
 	@echo 'make test     the test suite in float64 and in float32'
-	@echo 'make test-defaults   in float64 with the settings that users have; make test-lowest   with the oldest versions'
+	@echo 'make test-defaults   what calls other packages, with the settings that users have; make test-lowest   with the oldest versions'
 	@echo 'make end-to-end   slow tests, chains against exact posteriors, notebooks, the code of the documentation, doctests'
 	@echo 'make lint     ruff and mypy'
 	@echo 'make format   let ruff rewrite what make lint would complain about'
@@ -46,14 +46,14 @@ test-float64: $(VENV)/.test-installed
 test-float32: $(VENV)/.test-installed
 	$(call lane,0,$(suite))
 
+# The tests of what calls other packages, whose versions and settings may differ: with JAX's own settings, and with the
+# oldest versions that pyproject.toml allows, in an environment of their own (VENV=... names it).
+callers := $(wildcard $(addprefix tests/,contract diagnostics models plots posteriors sites statistics tables test_import.py))
 test-defaults: $(VENV)/.test-installed
-	TEST_WITH_DEFAULTS=1 $(call lane,1,$(suite))
+	TEST_WITH_DEFAULTS=1 $(call lane,1,$(suite)) $(callers)
 
-# With the oldest versions that pyproject.toml allows, in an environment of their own: VENV=... names it. The tests of what
-# calls other packages: results do not depend on their versions.
-lowest := $(addprefix tests/,contract diagnostics models plots posteriors sites statistics tables test_import.py)
 test-lowest: $(VENV)/.lowest-installed
-	$(call lane,1,$(suite)) $(wildcard $(lowest))
+	$(call lane,1,$(suite)) $(callers)
 
 end-to-end: $(VENV)/.test-installed
 	$(call lane,1,-m "end_to_end or slow")

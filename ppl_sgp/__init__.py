@@ -112,7 +112,7 @@ from .statistics.statistics import SufficientStatistics
 from .tables.chunks import TableChunks, table_chunks
 from .tables.recipe import Recipe, recipe
 
-__version__ = "0.1.0.dev0"
+__version__ = "0.1.0"
 
 __all__ = [
     "EXTRA_FIELDS",

@@ -2,8 +2,8 @@
 
 ``make test`` runs the suite twice, with ``JAX_ENABLE_X64=1`` and with ``JAX_ENABLE_X64=0``. In both, JAX refuses to
 mix dtypes or to broadcast over a missing axis silently, four CPU devices stand in for a machine that can run chains in
-parallel, and any warning is an error. ``make test-defaults`` runs what calls other packages with JAX's own settings, as users
-do.
+parallel, and any warning is an error. ``make test-defaults`` runs what calls other packages with JAX's own settings, as
+users do.
 """
 
 import contextlib
@@ -12,19 +12,18 @@ import os
 import pathlib
 import signal
 
-#: Whether tests run with the settings that users have.
-DEFAULTS = os.environ.get("TEST_WITH_DEFAULTS") == "1"
-
 # Read when JAX starts its backend, so they have to be set before anything imports it. Most of the suite's time is
 # compilation, which the lowest level of optimisation shortens by a third, and the older emitters of fused loops by as
 # much again: JAX 0.10 has both kinds, and a later one refuses the flag.
-FLAGS = ["--xla_force_host_platform_device_count=4"]
-if not DEFAULTS:
-    FLAGS += ["--xla_backend_optimization_level=0", "--xla_llvm_disable_expensive_passes=true"]
-    FLAGS += ["--xla_cpu_parallel_codegen_split_count=1"]
-    if importlib.metadata.version("jaxlib").startswith("0.10."):
-        FLAGS += ["--xla_cpu_use_fusion_emitters=false"]
-os.environ["XLA_FLAGS"] = " ".join([os.environ.get("XLA_FLAGS", ""), *FLAGS]).strip()
+os.environ["XLA_FLAGS"] = (
+    os.environ.get("XLA_FLAGS", "")
+    + " --xla_force_host_platform_device_count=4"
+    + " --xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+    " --xla_cpu_parallel_codegen_split_count=1"
+    * (os.environ.get("TEST_WITH_DEFAULTS") != "1")
+    + " --xla_cpu_use_fusion_emitters=false"
+    * (os.environ.get("TEST_WITH_DEFAULTS") != "1" and importlib.metadata.version("jaxlib").startswith("0.10."))
+).strip()
 os.environ.setdefault("MPLBACKEND", "Agg")
 
 import jax
@@ -32,6 +31,8 @@ import numpy as np
 import pytest
 from jax._src.interpreters import mlir
 
+#: Whether tests run with the settings that users have.
+DEFAULTS = os.environ.get("TEST_WITH_DEFAULTS") == "1"
 if not DEFAULTS:
     jax.config.update("jax_numpy_dtype_promotion", "strict")
     jax.config.update("jax_numpy_rank_promotion", "raise")
@@ -43,8 +44,8 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 def _without_threads(make_context):
     """``make_context`` for MLIR contexts that use one thread, in which lowering takes as long as in a new process.
 
-    JAX keeps every context in which it lowered a program, and MLIR looks through what each of them caches for each thread
-    whenever a new one is used: 28 ms a program became 140 after 3,000 programs, half of the suite's time.
+    JAX keeps every context in which it lowered a program, and MLIR looks through what each of them caches for each
+    thread whenever a new one is used: 28 ms a program became 140 after 3,000 programs, half of the suite's time.
     """
 
     def make():

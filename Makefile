@@ -10,14 +10,15 @@ PYTEST_ARGS ?=
 PY := $(VENV)/bin/python
 PIP_INSTALL := "$(PY)" -m pip install --quiet --disable-pip-version-check --no-input
 
-.PHONY: help demo test test-float64 test-float32 test-defaults test-lowest end-to-end lint format docs bench dist clean
+.PHONY: help demo test test-float64 test-float32 test-slow test-defaults test-lowest end-to-end lint format docs bench dist clean
 .DELETE_ON_ERROR:
 
 help:
 	@echo 'make demo     run examples/quickstart.py'
 	@echo 'make test     the test suite in float64 and in float32'
 	@echo 'make test-defaults   what calls other packages, with the settings that users have; make test-lowest   with the oldest versions'
-	@echo 'make end-to-end   slow tests, chains against exact posteriors, notebooks, the code of the documentation, doctests'
+	@echo 'make test-slow   the tests that make test leaves out because they take seconds each, in float64'
+	@echo 'make end-to-end   processes, notebooks at small size, the code of the documentation, doctests'
 	@echo 'make lint     ruff and mypy'
 	@echo 'make format   let ruff rewrite what make lint would complain about'
 	@echo 'make docs     the documentation, in docs/_build/html'
@@ -46,6 +47,9 @@ test-float64: $(VENV)/.test-installed
 test-float32: $(VENV)/.test-installed
 	$(call lane,0,$(suite))
 
+test-slow: $(VENV)/.test-installed
+	$(call lane,1,-m "slow and not end_to_end")
+
 # The tests of what calls other packages, whose versions and settings may differ: with JAX's own settings, and with the
 # oldest versions that pyproject.toml allows, in an environment of their own (VENV=... names it).
 callers := $(wildcard $(addprefix tests/,contract diagnostics models plots posteriors sites statistics tables test_import.py))
@@ -56,7 +60,7 @@ test-lowest: $(VENV)/.lowest-installed
 	$(call lane,1,$(suite)) $(callers)
 
 end-to-end: $(VENV)/.test-installed
-	$(call lane,1,-m "end_to_end or slow")
+	$(call lane,1,-m end_to_end)
 	$(COMPILED) OPENBLAS_NUM_THREADS=1 "$(PY)" -m pytest --numprocesses 2 --doctest-modules ppl_sgp
 
 lint: $(VENV)/.test-installed

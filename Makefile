@@ -48,7 +48,7 @@ test-float32: $(VENV)/.test-installed
 	$(call lane,0,$(suite))
 
 test-slow: $(VENV)/.test-installed
-	$(call lane,1,-m "slow and not end_to_end")
+	$(call lane,1,--dist loadfile -m "slow and not end_to_end")
 
 # The tests of what calls other packages, whose versions and settings may differ: with JAX's own settings, and with the
 # oldest versions that pyproject.toml allows, in an environment of their own (VENV=... names it).

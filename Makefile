@@ -18,7 +18,7 @@ help:
 	@echo 'make test     the test suite in float64 and in float32'
 	@echo 'make test-defaults   what calls other packages, with the settings that users have; make test-lowest   with the oldest versions'
 	@echo 'make test-slow   the tests that make test leaves out because they take seconds each, in float64'
-	@echo 'make end-to-end   processes, notebooks at small size, the code of the documentation, doctests'
+	@echo 'make end-to-end   chains against exact posteriors, notebooks, the code of the documentation, doctests'
 	@echo 'make lint     ruff and mypy'
 	@echo 'make format   let ruff rewrite what make lint would complain about'
 	@echo 'make docs     the documentation, in docs/_build/html'

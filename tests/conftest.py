@@ -7,32 +7,31 @@ users do.
 """
 
 import contextlib
-import importlib.metadata
 import os
 import pathlib
 import signal
 
-# Read when JAX starts its backend, so they have to be set before anything imports it. Most of the suite's time is
-# compilation, which the lowest level of optimisation shortens by a third, and the older emitters of fused loops by as
-# much again: JAX 0.10 has both kinds, and a later one refuses the flag.
-os.environ["XLA_FLAGS"] = (
-    os.environ.get("XLA_FLAGS", "")
-    + " --xla_force_host_platform_device_count=4"
-    + " --xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
-    " --xla_cpu_parallel_codegen_split_count=1"
-    * (os.environ.get("TEST_WITH_DEFAULTS") != "1")
-    + " --xla_cpu_use_fusion_emitters=false"
-    * (os.environ.get("TEST_WITH_DEFAULTS") != "1" and importlib.metadata.version("jaxlib").startswith("0.10."))
-).strip()
-os.environ.setdefault("MPLBACKEND", "Agg")
-
 import jax
+import jaxlib
 import numpy as np
 import pytest
 from jax._src.interpreters import mlir
 
 #: Whether tests run with the settings that users have.
 DEFAULTS = os.environ.get("TEST_WITH_DEFAULTS") == "1"
+
+# Read when JAX starts its backend, which no import does. Most of the suite's time is compilation, which the lowest
+# level of optimisation shortens by a third, and the older emitters of fused loops by as much again: JAX 0.10 has both
+# kinds, and a later one refuses the flag.
+FLAGS = [os.environ.get("XLA_FLAGS", ""), "--xla_force_host_platform_device_count=4"]
+if not DEFAULTS:
+    FLAGS += ["--xla_backend_optimization_level=0", "--xla_llvm_disable_expensive_passes=true"]
+    FLAGS += ["--xla_cpu_parallel_codegen_split_count=1"]
+    if jaxlib.__version__.startswith("0.10."):
+        FLAGS += ["--xla_cpu_use_fusion_emitters=false"]
+os.environ["XLA_FLAGS"] = " ".join(FLAGS).strip()
+os.environ.setdefault("MPLBACKEND", "Agg")
+
 if not DEFAULTS:
     jax.config.update("jax_numpy_dtype_promotion", "strict")
     jax.config.update("jax_numpy_rank_promotion", "raise")

@@ -50,14 +50,14 @@ test-float32: $(VENV)/.test-installed
 test-slow: $(VENV)/.test-installed
 	$(call lane,1,--dist loadfile -m "slow and not end_to_end")
 
-# The tests of what calls other packages, whose versions and settings may differ: with JAX's own settings, and with the
-# oldest versions that pyproject.toml allows, in an environment of their own (VENV=... names it).
-callers := $(wildcard $(addprefix tests/,contract diagnostics models plots posteriors sites statistics tables test_import.py))
+# Tests of what other packages decide: with JAX's own settings, as users have them, and with the oldest versions that
+# pyproject.toml allows, in an environment of their own (VENV=... names it).
+callers = $(wildcard $(addprefix tests/,diagnostics plots posteriors tables test_import.py $(1)))
 test-defaults: $(VENV)/.test-installed
-	TEST_WITH_DEFAULTS=1 $(call lane,1,$(suite)) $(callers)
+	TEST_WITH_DEFAULTS=1 $(call lane,1,$(suite)) $(call callers,contract models)
 
 test-lowest: $(VENV)/.lowest-installed
-	$(call lane,1,$(suite)) $(callers)
+	$(call lane,1,$(suite)) $(call callers,statistics)
 
 end-to-end: $(VENV)/.test-installed
 	$(call lane,1,-m end_to_end)

@@ -195,6 +195,17 @@ def numpyro_hsgp(split: Split) -> Moments:
     return np.asarray(f), np.broadcast_to(np.asarray(posterior["noise"])[:, None] ** 2, f.shape)
 
 
+def exact_gp(split: Split) -> Moments:
+    import ppl_sgp as sgp
+
+    chosen = np.random.default_rng(0).permutation(len(split.X))[: 2 * split.features]
+    rows = sgp.rows(split.X[chosen], split.y[chosen])
+    model = sgp.models.exact_gp()
+    fit = sgp.fit_evidence(model, rows)
+    prediction = sgp.predict(model, fit, rows, split.X_test)
+    return np.asarray(prediction.mean), np.asarray(prediction.variance + prediction.noise_variance)
+
+
 def sklearn_exact(split: Split) -> Moments:
     from sklearn.gaussian_process import GaussianProcessRegressor
     from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
@@ -212,6 +223,7 @@ METHODS: dict[str, tuple[str, Callable[[Split], Moments]]] = {
     "ppl_sgp": ("ppl_sgp", lambda split: reweighted(split, True)),
     "ppl_sgp type-II": ("ppl_sgp", lambda split: reweighted(split, False)),
     "ppl_sgp place": ("ppl_sgp", placed),
+    "ppl_sgp exact GP": ("ppl_sgp", exact_gp),
     "gpytorch SGPR": ("gpytorch", lambda split: gpytorch_sparse(split, False)),
     "gpytorch SVGP": ("gpytorch", lambda split: gpytorch_sparse(split, True)),
     "gpflow SGPR": ("gpflow", gpflow_sgpr),

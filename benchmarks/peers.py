@@ -8,6 +8,7 @@ Every method has a squared exponential with a lengthscale an input, and starts a
                 principal directions; NUTS, 4 chains of 250 + 250 draws (type-I)
   ppl_sgp type-II   the same, at the maximum of evidence times hyper-prior
   ppl_sgp place     the one call, with nothing typed by hand: everything from the rows to 4 chains of 250 + 250 draws
+  ppl_sgp exact GP  on 2,000 rows, type-II from the medians of its hyper-priors
   gpytorch SGPR / SVGP   500 inducing points; Adam, 100 steps of 0.1 / 20 epochs of 0.01 in batches of 1,024
   gpflow SGPR   500 inducing points, L-BFGS, 100 iterations
   numpyro hsgp  up to 3 inputs; m functions in all, boundary 1.5; explicit weights, SVI with AutoNormal, 2,000 steps

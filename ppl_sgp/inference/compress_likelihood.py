@@ -97,7 +97,7 @@ def compress_likelihood(
     _check(basis, likelihood, method, model, rounds, centre)
     checks.whole_number("max_passes", max_passes, 1, OWNER)
     if exposure is not None:
-        offset = _with_exposure(likelihood, offset, exposure)
+        offset = with_exposure(likelihood, offset, exposure)
     source = source_of(basis, likelihood, (X, y, row_weights, offset), chunk_size, float32_features)
     kept = contextlib.nullcontext() if checkpoint is None else Progress(checkpoint, basis, likelihood)
     with kept as saved:
@@ -149,19 +149,20 @@ def _check(basis: Any, likelihood: Likelihood, method: Any, model: Any, rounds: 
         raise ValueError(f"{OWNER}: with `centre` the expansion is around it, in one pass; leave `model` out.")
 
 
-def _with_exposure(likelihood: Likelihood, offset: Any, exposure: Any) -> np.ndarray:
+def with_exposure(likelihood: Likelihood, offset: Any, exposure: Any, owner: str = OWNER) -> np.ndarray:
+    """The offset with the logarithm of an exposure."""
     if not likelihood.takes_exposure:
-        raise ValueError(f"{OWNER}: `exposure` is for rates of counts; {type(likelihood).__name__} has none.")
-    exposure = checks.host_numbers("exposure", exposure, OWNER)
+        raise ValueError(f"{owner}: `exposure` is for rates of counts; {type(likelihood).__name__} has none.")
+    exposure = checks.host_numbers("exposure", exposure, owner)
     bad = np.flatnonzero(~((exposure > 0) & np.isfinite(exposure)))
     if exposure.ndim != 1 or len(bad):
         got = f"shape {exposure.shape}" if exposure.ndim != 1 else f"{exposure[bad[0]]} at row {bad[0]}"
         raise ValueError(
-            f"{OWNER}: `exposure` must be positive and finite, of shape (n,); got {got}. Rows without exposure say "
+            f"{owner}: `exposure` must be positive and finite, of shape (n,); got {got}. Rows without exposure say "
             "nothing: leave them out."
         )
     logs = np.log(exposure.astype(np.float64))
-    return logs if offset is None else logs + checks.host_numbers("offset", offset, OWNER)
+    return logs if offset is None else logs + checks.host_numbers("offset", offset, owner)
 
 
 def _prior_of(model: Any, statistics: CompressedLikelihood) -> WeightPrior:

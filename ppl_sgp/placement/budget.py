@@ -46,17 +46,21 @@ class Budget(NamedTuple):
     points: int
 
 
-def affordable(n: int, num_features: Any, seconds: Any, max_memory: Any) -> Budget:
-    """The budget for n rows; one that cannot be met is refused."""
+def affordable(n: int, num_features: Any, seconds: Any, max_memory: Any, passes: int = 1) -> Budget:
+    """The budget for n rows; one that cannot be met is refused.
+
+    :param passes: what making statistics costs, in passes of Gaussian ones.
+    """
     if num_features is not None and seconds is not None:
         raise ValueError("place: pass `num_features` or `seconds`, not both: each says how large the basis may be.")
-    most = min(n, MOST_FEATURES, max(LEAST, int((PASS_WORK / n) ** 0.5)))
+    largest = int(MOST_FEATURES / passes ** (1 / 3))  # decompositions of the size of the features are repeated as well
+    most = min(n, largest, max(LEAST, int((PASS_WORK / (passes * n)) ** 0.5)))
     rows, points = n if n <= ALL_ROWS else EXACT_ROWS, int((BOUND_WORK / n) ** 0.5)
     if num_features is not None:
         most = min(n, checks.whole_number("num_features", num_features, 3, "place") - 1)
     if seconds is not None:
         checks.positive("seconds", seconds, "place")
-        most, rows, points = _within_seconds(n, float(seconds), most, rows)
+        most, rows, points = _within_seconds(n, float(seconds), most, rows, passes)
     if max_memory is not None:
         fits = int((checks.memory_cap(max_memory, "place") / (8 * ARRAYS)) ** 0.5)
         needed = most if num_features is not None else min(n, LEAST)
@@ -70,12 +74,12 @@ def affordable(n: int, num_features: Any, seconds: Any, max_memory: Any) -> Budg
     return Budget(most, rows, points if n > MANY_MORE * rows and points >= LEAST_POINTS else 0)
 
 
-def _within_seconds(n: int, seconds: float, most: int, rows: int) -> tuple[int, int, int]:
+def _within_seconds(n: int, seconds: float, most: int, rows: int, passes: int) -> tuple[int, int, int]:
     """Features, rows of the exact GP and points of the bound that take about so long on this machine."""
     rate = _operations_a_second()
     search, refinement, passing = (share * (seconds - OVERHEAD) * rate for share in SHARES)
     few = min(n, LEAST)
-    needed = OVERHEAD + max(_pass_work(n, few), SEARCH_WORK * few**3) / (rate * SHARES[0])
+    needed = OVERHEAD + max(passes * _pass_work(n, few), SEARCH_WORK * few**3) / (rate * SHARES[0])
     if seconds < needed:
         raise ValueError(
             f"place: `seconds={seconds:g}` cannot be met: compilation, a search on {few} rows and a pass of {few} "
@@ -84,7 +88,7 @@ def _within_seconds(n: int, seconds: float, most: int, rows: int) -> tuple[int, 
     rows = min(rows, max(few, int((search / SEARCH_WORK) ** (1 / 3))))
     sizes = np.arange(few, most + 1)
     points = int((refinement / (REFINE_WORK * n)) ** 0.5)
-    return int(sizes[_pass_work(n, sizes) <= passing].max(initial=few)), rows, points
+    return int(sizes[passes * _pass_work(n, sizes) <= passing].max(initial=few)), rows, points
 
 
 def _pass_work(n: int, m: Any) -> Any:

@@ -33,7 +33,7 @@ def choice(tried: Sequence[Candidate], num_learned: int) -> tuple[int, tuple[str
         reasons = [f"{named} leaves lengthscales free, and costs {loss}."]
     chosen = tried[best]
     if not chosen.free:
-        reasons.append("Its lengthscales are frozen at those that were found; amplitude and noise are sampled.")
+        reasons.append("Its lengthscales are frozen at those that were found; amplitude and any noise are sampled.")
     if chosen.lost > REMARKABLE:
         reasons.append(
             f"What the features lack of the kernel has {chosen.lost:.2g} times the variance of the noise at new rows: "

@@ -31,14 +31,17 @@ class PlacedGP(EqualByValue):
     ``y = level + f(x) + noise``, where the level has the prior N(mean of y, amplitude²) and f the amplitude of the
     kernel. Sites: ``lengthscale`` (d,), unless it is frozen, log-normal with log sd 1 about what an exact GP found;
     ``amplitude``, log-normal with the standard deviation of y as its median and log sd 1; ``noise_scale``, log-normal
-    with 0.3 of it and log sd 1.5; the observed ``y``. The scales are those of the rows that were placed.
+    with 0.3 of it and log sd 1.5; the observed ``y``. The scales are those of the rows that were placed. Of other
+    likelihoods the predictor is ``level + f(x)``: the level has the constant that fits best as its mean, the amplitude
+    the scale of predictors as its median (one, unless they have the unit of y), and there is no noise scale.
 
     :ivar family: the class of the kernel.
     :ivar lengthscale: what an exact GP found, (d,), units of x.
     :ivar free: whether lengthscales are sampled.
     :ivar level: the mean of y.
     :ivar output_scale: the standard deviation of y.
-    :ivar noise_unit: that of y weighted by row, of which the noise is a part: the same without row weights.
+    :ivar noise_unit: that of y weighted by row, of which the noise is a part: the same without row weights. ``None`` of
+        other likelihoods.
     """
 
     family: Callable[..., Kernel]
@@ -46,7 +49,7 @@ class PlacedGP(EqualByValue):
     free: bool
     level: float
     output_scale: float
-    noise_unit: float
+    noise_unit: float | None
 
     def __call__(self, statistics: SufficientStatistics) -> None:
         """Sample hyperparameters and observe the compressed data."""
@@ -56,13 +59,21 @@ class PlacedGP(EqualByValue):
                 f"{type(statistics).__name__}."
             )
         statistics.require_one_group("place")
+        if statistics.has_noise != (self.noise_unit is not None):
+            kinds = "a likelihood of its own", "Gaussian noise"
+            raise ValueError(
+                f"This model was placed for {kinds[self.noise_unit is not None]}, and the statistics are of "
+                f"{kinds[statistics.has_noise]}. Place again: `sgp.place(key, X, y, likelihood=...)`."
+            )
         lengthscale = self.lengthscale
         if self.free:
             median = log_normal(self.lengthscale, LOG_LENGTHSCALE_SPREAD)
             lengthscale = sample("lengthscale", None, median, ["input"])
         amplitude = sample("amplitude", None, log_normal(self.output_scale, AMPLITUDE_SPREAD))
-        noise_scale = sample("noise_scale", None, log_normal(NOISE_SHARE * self.noise_unit, NOISE_SPREAD))
-        prior = self._prior(statistics.basis, lengthscale, amplitude)
+        noise_scale = None
+        if self.noise_unit is not None:
+            noise_scale = sample("noise_scale", None, log_normal(NOISE_SHARE * self.noise_unit, NOISE_SPREAD))
+        prior = self.weight_prior(statistics.basis, lengthscale, amplitude)
         if self.free:
             numpyro.deterministic("effective_features", prior.effective_features)
         observe("y", statistics, prior, noise_scale)
@@ -72,8 +83,8 @@ class PlacedGP(EqualByValue):
         amplitude = draw["amplitude"]
         return self.family(draw.get("lengthscale", self.lengthscale), amplitude) + Constant(amplitude)
 
-    def _prior(self, basis: Basis, lengthscale: Any, amplitude: Any) -> DiagonalPrior:
-        """The prior of the weights, that of the level first."""
+    def weight_prior(self, basis: Basis, lengthscale: Any, amplitude: Any) -> DiagonalPrior:
+        """The prior of the weights of a placed basis, that of the level first."""
         dtype = checks.common_dtype(amplitude)
         if self.free:
             return _free_prior(self.family, basis, lengthscale, amplitude, np.asarray([self.level], dtype))

@@ -11,35 +11,26 @@ from tqdm.auto import tqdm
 from .._internal import checks
 from .._internal.blas import one_thread_if_small
 from .._internal.random import host_generator, random_key
-from ..bases.basis import Basis
-from ..bases.constant import ConstantBasis
-from ..bases.stack import stack
+from ..inference.compress_likelihood import likelihood_of, with_exposure
 from ..inference.evidence_fit import fit_evidence
-from ..priors import DiagonalPrior
-from ..statistics.from_data import sufficient_statistics
 from ..statistics.kept_rows import Rows
-from ..statistics.rows import validated
-from ..statistics.shifted import shifted
-from ..statistics.statistics import SufficientStatistics
 from .budget import Budget, affordable
 from .candidates import Candidate, candidates, unscored
 from .choice import choice
 from .hyperparameters import Hyperparameters, find_hyperparameters, kernel_families
-from .model import PlacedGP
 from .placed import Placed, PlacementReport, as_row
 from .prior import LogPrior
 from .refinement import refine
 from .score import Sample
 from .subset import chosen_rows, distinct_rows
+from .tasks import GaussianTask, LikelihoodTask, Task
 
 #: Rows that candidates learn from and predict, at most; of fewer rows than the last number none are held out.
 LEARNED, PREDICTED, FEW = 8000, 1000, 50
 #: Rows that inducing points are chosen from.
 POINTS_FROM = 50_000
-#: Level of y over its noise up to which squares of y have the digits.
-MOST_LEVEL = 1e3
-#: Features after an interruption before any basis was scored; rows after one of the pass, the first ones.
-INTERRUPTED_FEATURES, INTERRUPTED_ROWS = 500, 5000
+#: Features after an interruption before any basis was scored.
+INTERRUPTED_FEATURES = 500
 
 
 def place(
@@ -48,6 +39,9 @@ def place(
     y: Any = None,
     kernel: Any = None,
     *,
+    likelihood: Any = None,
+    offset: Any = None,
+    exposure: Any = None,
     num_features: int | None = None,
     seconds: float | None = None,
     max_memory: float | None = None,
@@ -68,6 +62,10 @@ def place(
        within 0.01 nats a row of it. Where the features do not carry the lengthscales, longer ones are tried as well.
     3. One pass over all rows.
 
+    With a ``likelihood`` hyperparameters and bases are found for its working outcomes, which are Gaussian to second
+    order (`docs/likelihoods.md`); then :func:`~ppl_sgp.compress_likelihood` takes the place of the pass,
+    at about ten times its cost, around the prior of the type-II maximum.
+
     Inputs may have any units, and y any mean: nothing has to be scaled by hand, nor undone. It costs O(k³) a step of
     the search on k rows, some hundred of them, and O(n m²) for the pass; by default m is at most 4,000 and n·m² at most
     1.2e12, about a minute on two cores. Interrupted, it goes on with the best so far and fewer features, and warns.
@@ -78,10 +76,14 @@ def place(
     :param y: outputs, shape (n,).
     :param kernel: class of the kernel, such as :class:`~ppl_sgp.Matern52`, a function of lengthscales and amplitude, or
         a list of these, of which the evidence chooses. Default squared exponential; one lengthscale an input.
+    :param likelihood: one of ``ppl_sgp.likelihoods`` with one predictor a row, or a function of it, as
+        :func:`~ppl_sgp.compress_likelihood` takes them; default Gaussian noise.
+    :param offset: of a likelihood, known summands of the predictors, shape (n,); ``exposure`` of counts likewise.
     :param num_features: m at most, the level included.
     :param seconds: about how long it may take on this machine, instead of ``num_features``.
     :param max_memory: bytes that matrices of the size of the features may take.
-    :param row_weights: relative noise precisions, shape (n,): row i has noise variance ``noise_scale²/ωᵢ``.
+    :param row_weights: relative noise precisions, shape (n,): row i has noise variance ``noise_scale²/ωᵢ``. Of a
+        likelihood how often each row counts.
     :param progress: show what is going on, and print the report. Default: only at a terminal.
     :raises ValueError: for rows that cannot be used, several outputs, a y that is constant, a kernel with values, or a
         budget that cannot be met.
@@ -99,24 +101,26 @@ def place(
     """
     key = random_key(key, "place")
     families = kernel_families(kernel)
-    X, y, weights = _rows(X, y, row_weights)
-    budget = affordable(len(X), num_features, seconds, max_memory)
-    # The noise is that of a row of average weight, until the model is made.
-    average = 1.0 if weights is None else float(weights.mean())
-    omega = np.ones(len(X)) if weights is None else weights / average
-    level, rng = float(np.average(y, weights=omega)), host_generator(key, "place", 0)
-    scale, unit = float(y.std()), float(np.mean(omega * (y - level) ** 2) ** 0.5)
+    if y is None:
+        raise ValueError(
+            "place: `y` is missing. Of chunks, tables and Dask pass a sample of the rows as arrays `X, y`; then "
+            "`sgp.sufficient_statistics(placed.basis, chunks)` makes the statistics of all of them."
+        )
+    task = _task(likelihood, X, y, row_weights, offset, exposure)
+    data = task.data
+    budget = affordable(len(data.X), num_features, seconds, max_memory, task.passes)
+    rng, X = host_generator(key, "place", 0), data.X
     input_scale = np.where(np.ptp(X, axis=0) > 0, X.std(axis=0), 0.0)
     with tqdm(disable=None if progress is None else not progress, bar_format="{desc} [{elapsed}]") as bar:
         chosen = chosen_rows(rng, X, budget.exact_rows)
-        all_rows = Rows(X, y - level, None if weights is None else omega)
+        all_rows = Rows(X, data.y, data.weights if data.weighted else None)
         rows = jax.tree.map(lambda leaf: leaf[chosen], all_rows)
-        prior = LogPrior.of_data(input_scale, scale, unit)
+        prior = LogPrior.of_data(input_scale, data.scale, data.noise_unit, data.noise)
         with one_thread_if_small(rows.num_rows):
             found = find_hyperparameters(rng, families, rows, prior, bar.set_description_str)
         points = distinct_rows(rng, X, budget.num_features, POINTS_FROM)
         bar.set_description_str("bases on the same rows")
-        sample = _sample(rng, X, y - level, omega)
+        sample = _sample(rng, X, data.y, data.weights)
         hyper, remark = found[0], ""
         if budget.points and hyper.complete:
             bar.set_description_str(f"hyperparameters on all rows, through {budget.points} points")
@@ -125,32 +129,17 @@ def place(
         tried, scored = _tried(key, hyper, X, points, budget, sample)
         index, reasons = choice(tried, len(sample.X))
         best = tried[index]
-        bar.set_description_str(f"a pass over {len(X):,} rows with {best.num_features:,} features")
-        assert best.make is not None
-        basis = stack(ConstantBasis(X.shape[1]), best.make())
-        # Squares of y leave few digits for the noise beside a large level, so the pass is over y about it, in
-        # coordinates that keep what is then added; or, where there are none such, keeps a root of the sums.
-        digits = abs(level) < MOST_LEVEL * hyper.noise_scale
-        method = "qr" if best.free and not digits else "auto"
-        about = level * (not best.free)
-        statistics, passed = _statistics(basis, X, y - about, weights, method, progress)
-        bar.set_description_str("rotation and type-II")
-        if not best.free:
-            statistics = statistics.rotate(DiagonalPrior(1.0))
-            statistics = shifted(statistics, about * statistics.basis.rotation[0], about)  # type: ignore[attr-defined]
-        lengthscale, noise_unit = best.factor * hyper.lengthscale, unit * average**0.5
-        model = PlacedGP(hyper.family, lengthscale, best.free, level, scale, noise_unit)
-        start = {"amplitude": best.score.amplitude, "noise_scale": best.score.noise_scale * average**0.5}
-        fit = fit_evidence(model, statistics, init=start | ({"lengthscale": lengthscale} if best.free else {}))
+        statistics, model, start = task.finish(best, hyper, progress, bar.set_description_str)
+        fit = fit_evidence(model, statistics, init=start)
         report = PlacementReport(
             tuple(map(str, found if hyper.found_by == found[0].found_by else (*found, hyper))),
             tuple(map(as_row, tried)),
             index,
-            (*reasons, *([remark] if remark else [])),
+            (*task.remarks, *reasons, *([remark] if remark else [])),
         )
         if not bar.disable:
             bar.write(str(report))
-    if not (hyper.complete and scored and passed):
+    if not (hyper.complete and scored and statistics.num_rows == len(X)):
         checks.warn(
             f"place was interrupted. This is the best so far: {best.name} with {best.num_features} features, and "
             f"statistics of {statistics.num_rows:,} of {len(X):,} rows."
@@ -158,24 +147,18 @@ def place(
     return Placed(statistics, model, fit, report)
 
 
-def _rows(X: Any, y: Any, row_weights: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-    """Rows of one output that varies."""
-    if y is None:
-        raise ValueError(
-            "place: `y` is missing. Of chunks, tables and Dask pass a sample of the rows as arrays `X, y`; then "
-            "`sgp.sufficient_statistics(placed.basis, chunks)` makes the statistics of all of them."
-        )
-    X, y, row_weights = validated(None, X, y, row_weights, "place")
-    if y.ndim != 1:
-        raise ValueError(f"place: `y` must have shape (n,); got {y.shape}. Place each output by itself: `y[:, j]`.")
-    if np.ptp(y) == 0:
-        raise ValueError(
-            f"place: y is {y[0]:.6g} in all of {len(y)} rows, so nothing says how much f varies, nor the noise. Check "
-            "the outputs, or write a model with priors of your own."
-        )
-    if not (np.ptp(X, axis=0) > 0).any():
-        raise ValueError(f"place: no column of `X` varies over {len(X)} rows, so they say nothing about f.")
-    return X, y, row_weights
+def _task(likelihood: Any, X: Any, y: Any, row_weights: Any, offset: Any, exposure: Any) -> Task:
+    """What is placed, and what is done with the basis."""
+    if likelihood is None:
+        if offset is not None or exposure is not None:
+            raise ValueError(
+                "place: `offset` and `exposure` are a likelihood's: pass `likelihood`, or subtract from y."
+            )
+        return GaussianTask.of(X, y, row_weights)
+    likelihood = likelihood_of(likelihood, "place")
+    if exposure is not None:
+        offset = with_exposure(likelihood, offset, exposure, "place")
+    return LikelihoodTask.of(likelihood, X, y, row_weights, offset)
 
 
 def _sample(rng: np.random.Generator, X: np.ndarray, y: np.ndarray, omega: np.ndarray) -> Sample:
@@ -203,15 +186,3 @@ def _tried(
     if not any(each.make for each in tried):
         tried.append(unscored(hyper, points[:INTERRUPTED_FEATURES]))
     return tried, False
-
-
-def _statistics(
-    basis: Basis, X: np.ndarray, y: np.ndarray, row_weights: np.ndarray | None, method: str, progress: bool | None
-) -> tuple[SufficientStatistics, bool]:
-    """Those of all rows; interrupted, those of the first ones."""
-    try:
-        return sufficient_statistics(basis, X, y, row_weights=row_weights, method=method, progress=progress), True
-    except KeyboardInterrupt:
-        part = slice(INTERRUPTED_ROWS)
-        some = None if row_weights is None else row_weights[part]
-        return sufficient_statistics(basis, X[part], y[part], row_weights=some, method=method), False

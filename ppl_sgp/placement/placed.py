@@ -80,7 +80,7 @@ class Placed:
     :ivar model: a picklable NumPyro model of the statistics: for ``MCMC``, :func:`~ppl_sgp.fit_evidence`,
         :func:`~ppl_sgp.predict`, :func:`~ppl_sgp.posterior`.
     :ivar kernel: the kernel at the type-II maximum, in the units of X and y, without the level.
-    :ivar noise_scale: the noise there, a standard deviation in units of y.
+    :ivar noise_scale: the noise there, a standard deviation in units of y; of Gaussian noise only.
     :ivar fit: that maximum.
     :ivar report: why this basis: print it.
     """
@@ -103,7 +103,12 @@ class Placed:
 
     @property
     def noise_scale(self) -> float:
-        """The standard deviation of the noise at the type-II maximum."""
+        """The standard deviation of the noise at the type-II maximum.
+
+        :raises AttributeError: of other likelihoods, whose curvatures take its place.
+        """
+        if "noise_scale" not in self.fit.values:
+            raise AttributeError("placed.noise_scale: this likelihood has no Gaussian noise.")
         return float(self.fit.values["noise_scale"])
 
     def init_strategy(self) -> Callable[..., Any]:

@@ -14,6 +14,7 @@ from scipy.stats import multivariate_normal
 
 import ppl_sgp as sgp
 from ppl_sgp.placement import place as place_module
+from ppl_sgp.placement import tasks
 
 pytestmark = pytest.mark.usefixtures("relaxed_promotion")  # fit_evidence draws from NumPyro's distributions
 
@@ -186,7 +187,7 @@ def test_interrupted(stage, monkeypatch):
     elif stage == "bases":
         monkeypatch.setattr(place_module, "candidates", interrupt)
     else:
-        original, calls = place_module.sufficient_statistics, []
+        original, calls = tasks.sufficient_statistics, []
 
         def first_fails(*arguments, **options):
             calls.append(1)
@@ -194,8 +195,8 @@ def test_interrupted(stage, monkeypatch):
                 raise KeyboardInterrupt
             return original(*arguments, **options)
 
-        monkeypatch.setattr(place_module, "sufficient_statistics", first_fails)
-        monkeypatch.setattr(place_module, "INTERRUPTED_ROWS", 40)
+        monkeypatch.setattr(tasks, "sufficient_statistics", first_fails)
+        monkeypatch.setattr(tasks, "INTERRUPTED_ROWS", 40)
     with pytest.warns(UserWarning, match="interrupted"):
         placed = sgp.place(jax.random.key(0), X, y, num_features=50)
     assert placed.statistics.num_rows == (40 if stage == "pass" else 60)
@@ -229,6 +230,8 @@ def test_two_rows():
         (dict(max_memory=100.0), "max_memory"),
         (dict(num_features=20, max_memory=2000.0), "max_memory"),
         (dict(key=3), "random key"),
+        (dict(offset=np.ones(20)), "pass `likelihood`"),
+        (dict(likelihood=sgp.likelihoods.Poisson), "must be an instance"),
     ],
 )
 def test_bad_input(arguments, message):

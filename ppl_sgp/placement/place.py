@@ -63,7 +63,7 @@ def place(
     3. One pass over all rows.
 
     With a ``likelihood`` hyperparameters and bases are found for its working outcomes, which are Gaussian to second
-    order (`docs/likelihoods.md`); then :func:`~ppl_sgp.compress_likelihood` takes the place of the pass,
+    order (:doc:`/likelihoods`); then :func:`~ppl_sgp.compress_likelihood` takes the place of the pass,
     at about ten times its cost, around the prior of the type-II maximum.
 
     Inputs may have any units, and y any mean: nothing has to be scaled by hand, nor undone. It costs O(k³) a step of

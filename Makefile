@@ -16,7 +16,7 @@ PIP_INSTALL := "$(PY)" -m pip install --quiet --disable-pip-version-check --no-i
 help:
 	@echo 'make demo     run examples/quickstart.py'
 	@echo 'make test     the test suite in float64 and in float32'
-	@echo 'make test-defaults   what calls other packages, with the settings that users have; make test-lowest   with the oldest versions'
+	@echo 'make test-defaults   what other packages decide, with the settings that users have; make test-lowest   with the oldest versions'
 	@echo 'make test-slow   the tests that make test leaves out because they take seconds each, in float64'
 	@echo 'make end-to-end   chains against exact posteriors, notebooks, the code of the documentation, doctests'
 	@echo 'make lint     ruff and mypy'
@@ -51,7 +51,8 @@ test-slow: $(VENV)/.test-installed
 	$(call lane,1,--dist loadfile -m "slow and not end_to_end")
 
 # Tests of what other packages decide: with JAX's own settings, as users have them, and with the oldest versions that
-# pyproject.toml allows, in an environment of their own (VENV=... names it).
+# pyproject.toml allows, in an environment of their own (VENV=... names it). The oldest NumPyro is the newest: once it is
+# not, contract and models belong to both.
 callers = $(wildcard $(addprefix tests/,diagnostics plots posteriors tables test_import.py $(1)))
 test-defaults: $(VENV)/.test-installed
 	TEST_WITH_DEFAULTS=1 $(call lane,1,$(suite)) $(call callers,contract models)

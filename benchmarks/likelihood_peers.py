@@ -39,7 +39,7 @@ from uci_files import append, done_before
 
 import ppl_sgp as sgp
 
-#: Rows whose distribution functions calibration of counts looks at: those of our negative binomial take 0.8 ms a draw.
+#: Rows that calibration of counts looks at: distribution functions of our negative binomial take 0.8 ms a row and draw.
 CALIBRATED = 500
 FIELDS = ("set", "method", "log_density", "calibration", "seconds")
 

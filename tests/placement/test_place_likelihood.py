@@ -10,6 +10,7 @@ import pytest
 from scipy.special import expit, gammaln, log_expit, logit
 
 import ppl_sgp as sgp
+from ppl_sgp.placement import tasks
 from ppl_sgp.placement.outcomes import working
 
 pytestmark = pytest.mark.usefixtures("relaxed_promotion")  # fit_evidence draws from NumPyro's distributions
@@ -110,13 +111,32 @@ def test_exposure_is_an_offset_and_rates_are_found():
     assert truth - 40 < placed.fit.log_evidence < truth
 
 
+@pytest.mark.slow
+def test_an_interrupted_expansion_is_of_the_first_rows(monkeypatch):
+    X, y, exposure, _ = counts(60)
+    original, calls = tasks.compress_likelihood, []
+
+    def first_fails(*arguments, **options):
+        calls.append(options["offset"])
+        if len(calls) == 1:
+            raise KeyboardInterrupt
+        return original(*arguments, **options)
+
+    monkeypatch.setattr(tasks, "compress_likelihood", first_fails)
+    monkeypatch.setattr(tasks, "INTERRUPTED_ROWS", 40)
+    with pytest.warns(UserWarning, match="statistics of 40 of 60 rows"):
+        placed = sgp.place(jax.random.key(0), X, y, likelihood=sgp.likelihoods.Poisson(), exposure=exposure)
+    np.testing.assert_array_equal(calls[1], np.log(exposure[:40]))
+    assert np.isfinite(placed.fit.log_evidence)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (dict(likelihood=sgp.likelihoods.Categorical(3)), "3 predictors a row"),
         (dict(y=np.full(30, 0.5)), "0 or 1"),
         (dict(y=np.ones(30)), "y says the same in all of 30 rows"),
-        (dict(offset=np.ones(3)), r"must be finite, of shape \(30,\)"),
+        (dict(offset=np.ones(3)), r"`offset` must have shape \(30,\)"),
         (dict(exposure=np.ones(30)), "place: `exposure` is for rates"),
         (dict(X=np.ones((30, 2))), "no column of `X` varies"),
         (dict(row_weights=-np.ones(30)), "row_weights"),

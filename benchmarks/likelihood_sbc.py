@@ -48,7 +48,7 @@ def main() -> None:
     parser.add_argument("--thin", type=int, default=4)
     args = parser.parse_args()
     if args.smoke:
-        args.rows, args.features, args.simulations, args.warmup, args.draws, args.thin = 100, 6, 5, 20, 9, 1
+        args.rows, args.features, args.simulations, args.warmup, args.draws, args.thin = 100, 6, 20, 20, 9, 1
     numpyro.enable_x64()
     print_header("Calibration of compressed likelihoods", {k: v for k, v in vars(args).items() if k != "smoke"})
     X = np.random.default_rng(args.seed).uniform(-1, 1, (args.rows, 1))

@@ -21,8 +21,10 @@ from .outcomes import Outcomes
 from .questions import Question
 from .rows_dataset import rows_dataset
 
-#: The most probabilities of a row that are tabulated.
+#: The most probabilities of a row that are tabulated or summed.
 MOST_VALUES = 100_000
+#: Counts below this are cheaper to sum over than incomplete gamma and beta functions are to evaluate.
+SMALL_COUNTS = 256
 #: Draws of y that quantiles are looked for from.
 FIRST_DRAWS = 50
 
@@ -136,24 +138,35 @@ class OutcomePrediction(Shown):
     def distribution_function(self, y: Any) -> np.ndarray:
         """``P(Y ≤ y)`` of each row.
 
-        Where the likelihood of a count does not know its own, probabilities are summed, O(largest y) a row.
+        Of small counts, and where the likelihood of a count does not know its own, probabilities are summed, O(largest
+        y) a row.
 
         :param y: numbers, in the shape of :attr:`mean`.
+        :raises ValueError: if y has NaN, or counts are too large to sum up to.
         """
         y = np.broadcast_to(np.asarray(y, dtype=np.float64), self.shape)
+        if np.isnan(y).any():
+            raise ValueError("distribution_function: `y` has NaN; ask at numbers.")
+        asked = np.where(np.isfinite(y), np.maximum(y, 0) if self.is_discrete else y, 0.0)
         result = np.empty(self.shape)
-        for rows, values in self._asked(self.below(y), 3, by_row=(np.maximum(y, 0) if self.is_discrete else y,)):
+        for rows, values in self._asked(self.below(asked), 3, by_row=(asked,)):
             result[rows] = self._averaged(values)
-        return np.where(y < 0, 0.0, np.minimum(result, 1.0)) if self.is_discrete else result
+        lowest = 0.0 if self.is_discrete else -np.inf
+        return np.where(y < lowest, 0.0, np.where(np.isinf(y), y > 0, np.minimum(result, 1.0)))
 
     def below(self, y: np.ndarray) -> Question:
-        """The question for ``P(Y ≤ y)``: where a distribution does not know it, probabilities are summed."""
-        if self._outcomes.knows(questions.has_distribution_function, self._first):
+        """The question for ``P(Y ≤ y)``: of small counts, and where it is not known, probabilities are summed."""
+        known = self._outcomes.knows(questions.has_distribution_function, self._first)
+        if known and not (self.is_discrete and np.max(y) < SMALL_COUNTS):
             return questions.DISTRIBUTION_FUNCTION
         self._require_discrete("distribution_function")
-        # A power of two: predictions of different largest counts share their programs.
-        largest = 2 ** int(np.ceil(np.log2(np.clip(np.max(y), 1, MOST_VALUES - 1) + 1))) - 1
-        return questions.summed_up_to(largest)
+        if np.max(y) > MOST_VALUES:
+            raise ValueError(
+                f"distribution_function: the likelihood does not know its own, and summing probabilities up to y = "
+                f"{np.max(y):.6g} takes too long; {MOST_VALUES} at most. Take shares or quantiles of draws, "
+                "`prediction.sample(key, 4000)`."
+            )
+        return questions.SUMMED_PROBABILITIES
 
     def quantiles(self, probabilities: Any) -> np.ndarray:
         """Quantiles of y: of counts the least value whose distribution function reaches the probability.

@@ -80,24 +80,28 @@ def _distribution_function(given: Conditional, y: Any) -> jax.Array:
     return given.distribution.cdf(_spread(given.distribution, y))
 
 
-def _summed_up_to(largest: int, given: Conditional, y: Any) -> jax.Array:
-    logs = jnp.moveaxis(_log_probabilities(given, jnp.arange(largest + 1)), -1, 0)
-    reached = jnp.arange(largest + 1).reshape(-1, *[1] * jnp.ndim(y)) <= jnp.asarray(y)[None]
-    return jnp.sum(jnp.where(reached, jnp.exp(logs), 0.0), axis=0)
+def _summed_probabilities(given: Conditional, y: Any) -> jax.Array:
+    fn = given.distribution
+
+    def added(value: jax.Array, total: jax.Array) -> jax.Array:
+        return total + jnp.where(value <= y, jnp.exp(_log_probability(given, value)), 0.0)
+
+    largest = jnp.max(y).astype(jnp.result_type(int))
+    return jax.lax.fori_loop(0, largest + 1, added, jnp.zeros(fn.batch_shape, jnp.result_type(float)))
 
 
 def _log_probabilities(given: Conditional, values: Any) -> jax.Array:
+    return jnp.moveaxis(jax.lax.map(functools.partial(_log_probability, given), values), 0, -1)
+
+
+def _log_probability(given: Conditional, value: Any) -> jax.Array:
     fn = given.distribution
-
-    def of(value: jax.Array) -> jax.Array:
-        spread = _spread(fn, value)
-        if not is_finite(fn):
-            return fn.log_prob(spread)
-        # Distributions do not check, and rows may have largest values of their own.
-        largest = _largest_value(given).astype(spread.dtype)
-        return jnp.where(spread <= largest, fn.log_prob(jnp.minimum(spread, largest)), -jnp.inf)
-
-    return jnp.moveaxis(jax.lax.map(of, values), 0, -1)
+    spread = _spread(fn, value)
+    if not is_finite(fn):
+        return fn.log_prob(spread)
+    # Distributions do not check, and rows may have largest values of their own.
+    largest = _largest_value(given).astype(spread.dtype)
+    return jnp.where(spread <= largest, fn.log_prob(jnp.minimum(spread, largest)), -jnp.inf)
 
 
 def _largest_value(given: Conditional) -> jax.Array:
@@ -113,16 +117,12 @@ LOG_DENSITY = Question(_log_density, log_averages, by_row=True)
 MOMENTS = Question(_moments, _joint_moments)
 #: ``P(Y ≤ y)`` of each row, of distributions that :func:`has_distribution_function`.
 DISTRIBUTION_FUNCTION = Question(_distribution_function, averages, by_row=True)
+#: The same of counts by summing probabilities, one evaluation for each value up to the largest y.
+SUMMED_PROBABILITIES = Question(_summed_probabilities, averages, by_row=True)
 #: Log probabilities of values (v,) at each row, (…, v).
 LOG_PROBABILITIES = Question(_log_probabilities, log_averages)
 #: The largest value of each row, of distributions that are :func:`is_finite`.
 LARGEST_VALUE = Question(_largest_value, lambda answers, log_weights: answers[0])
-
-
-@functools.cache
-def summed_up_to(largest: int) -> Question:
-    """``P(Y ≤ y)`` of each row, of y up to a largest one, by summing probabilities."""
-    return Question(functools.partial(_summed_up_to, largest), averages, by_row=True)
 
 
 def has_distribution_function(fn: dist.Distribution) -> bool:

@@ -68,6 +68,31 @@ def test_a_prediction_is_the_mixture_of_the_likelihood_over_draws(posterior):
     np.testing.assert_array_less(np.abs(drawn.mean(axis=0) - mean), 5 * np.sqrt(variance / 6000))
 
 
+@pytest.mark.parametrize("largest", [3, 255, 256, 400])
+def test_the_distribution_function_of_small_and_of_large_counts(posterior, largest):
+    y = np.minimum(np.arange(len(X)) * 7, largest).astype(float)
+    below = scipy.stats.poisson(np.exp(predictors(X))).cdf(y).mean(axis=0)
+    prediction = posterior.predict(X)
+    np.testing.assert_allclose(prediction.distribution_function(y), below, rtol=10 * RTOL)
+    ends = np.resize([-np.inf, -1.0, np.inf], len(X))
+    np.testing.assert_array_equal(prediction.distribution_function(ends), np.resize([0.0, 0.0, 1.0], len(X)))
+    with pytest.raises(ValueError, match="NaN"):
+        prediction.distribution_function(np.full(len(X), np.nan))
+
+
+def test_counts_too_large_to_sum_up_to_are_refused():
+    def zeros_too(rows):
+        level = numpyro.sample("level", dist.Normal(0.0, 1.0))
+        rate = jnp.exp(level + sgp.latent("f", BASIS, BASIS.weight_prior(KERNEL))(rows.X))
+        numpyro.sample("y", dist.ZeroInflatedPoisson(0.2, rate).to_event(1), obs=rows.y)
+
+    prediction = sgp.posterior(zeros_too, DRAWS, sgp.rows(X, COUNTS)).predict(X)
+    below = 0.2 + 0.8 * scipy.stats.poisson(np.exp(predictors(X))).cdf(COUNTS).mean(axis=0)
+    np.testing.assert_allclose(prediction.distribution_function(COUNTS), below, rtol=10 * RTOL)
+    with pytest.raises(ValueError, match="up to y = 1e\\+09.*100000 at most"):
+        prediction.distribution_function(np.full(len(X), 1e9))
+
+
 @pytest.mark.slow
 def test_quantiles_of_numbers():
     y = np.sin(3 * X[:, 0])

@@ -14,6 +14,8 @@ from typing import Any, TypeVar, dataclass_transform
 import jax
 import numpy as np
 
+from .shown import fields_repr
+
 T = TypeVar("T")
 PACKAGE = __name__.split(".")[0]
 
@@ -83,7 +85,9 @@ def pytree_dataclass(cls: type[T]) -> type[T]:
     :raises TypeError: for a second class of another module with the same name in files. A class that is defined
         again, as by running a cell of a notebook twice, takes the place of the first.
     """
-    cls = dataclasses.dataclass(frozen=True, eq=False)(cls)
+    cls = dataclasses.dataclass(frozen=True, eq=False, repr=False)(cls)
+    if cls.__repr__ is object.__repr__:
+        cls.__repr__ = fields_repr  # type: ignore[method-assign, assignment]
     fields = dataclasses.fields(cls)  # type: ignore[arg-type]
     children = tuple(f.name for f in fields if not is_static(f))
     statics = tuple(f.name for f in fields if is_static(f))

@@ -1,14 +1,16 @@
-"""How results show themselves: a line of facts, and in notebooks a table of them. Nothing is computed for it."""
+"""How objects show themselves: a line of facts or of fields, and in notebooks a table. Nothing is computed for it."""
 
 from __future__ import annotations
 
+import dataclasses
 import html
 from collections.abc import Iterable
 from typing import Any
 
+import jax
 import numpy as np
 
-#: Of arrays with more entries than this the ends are shown.
+#: Of arrays with more entries than this the ends are shown, or the shape.
 SHOWN_ENTRIES = 6
 
 
@@ -28,6 +30,43 @@ class Shown:
 
     def _texts(self) -> list[tuple[str, Any]]:
         return [(name, value if isinstance(value, str) else number_text(value)) for name, value in self.facts().items()]
+
+
+class ShownFields:
+    """A dataclass, declared with ``repr=False``, that shows its fields, and of large arrays only what they are."""
+
+    def __repr__(self) -> str:
+        return fields_repr(self)
+
+    def _repr_html_(self) -> str:
+        return html_table(type(self).__name__, _fields(self))
+
+
+def fields_repr(instance: Any) -> str:
+    """What ``dataclasses`` would show, with the types and shapes of large arrays in their places."""
+    return f"{type(instance).__name__}({', '.join(f'{name}={text}' for name, text in _fields(instance))})"
+
+
+def _fields(instance: Any) -> list[tuple[str, str]]:
+    return [(each.name, _short(getattr(instance, each.name))) for each in dataclasses.fields(instance) if each.repr]
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, np.ndarray | jax.Array) and not isinstance(value, jax.core.Tracer):
+        large = value.size > SHOWN_ENTRIES
+        if isinstance(value, np.ndarray) and value.ndim == 0:
+            return repr(value.item())
+        return f"{value.dtype}[{','.join(map(str, value.shape))}]" if large else repr(value)
+    if isinstance(value, np.generic):
+        return repr(value.item())
+    if type(value) in (tuple, list):
+        texts = [_short(each) for each in value[:SHOWN_ENTRIES]]
+        texts += [f"… {len(value) - SHOWN_ENTRIES} more"] if len(value) > SHOWN_ENTRIES else []
+        inside = ", ".join(texts)
+        return f"[{inside}]" if type(value) is list else f"({inside}{',' * (len(value) == 1)})"
+    if type(value) is dict:
+        return f"{{{', '.join(f'{key!r}: {_short(each)}' for key, each in value.items())}}}"
+    return value.__name__ if isinstance(value, type) else repr(value)
 
 
 class Plain(str):

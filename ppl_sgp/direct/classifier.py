@@ -15,7 +15,7 @@ from ..posteriors.predict import prediction_inputs
 from .posterior import FunctionPrediction, LinearPosterior
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class DiscreteClassifier(LinearPosterior):
     """A factorised approximate posterior of a logistic regression; made by :func:`ppl_sgp.direct.fit_logistic`.
 

@@ -16,7 +16,7 @@ from .network_polynomial import NetworkPolynomial
 from .result import DiscretePrediction, RegressionPosterior
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class DiscreteNetwork(RegressionPosterior):
     """A factorised approximate posterior over the weights of a network; made by :func:`ppl_sgp.direct.fit_network`.
 

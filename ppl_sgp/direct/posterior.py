@@ -11,13 +11,14 @@ import jax
 import numpy as np
 
 from .._internal.random import random_key
+from .._internal.shown import ShownFields
 from ..bases.basis import Basis
 from .quantize import QuantizedWeights, quantized
 from .sampling import draw_codes
 
 
-@dataclasses.dataclass(frozen=True)
-class DiscretePosterior(abc.ABC):
+@dataclasses.dataclass(frozen=True, repr=False)
+class DiscretePosterior(ShownFields, abc.ABC):
     """A mixture of R factorised distributions over the levels of b weights, and how the fit went.
 
     :ivar levels: of each weight, shape (b, m̄).
@@ -87,7 +88,7 @@ class DiscretePosterior(abc.ABC):
         return np.take_along_axis(self.levels.T, codes, axis=0).reshape(*shape, len(self.levels))
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class LinearPosterior(DiscretePosterior):
     """Of weights of features, ``f = φᵀw``."""
 

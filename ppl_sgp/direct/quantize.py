@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from .._internal.shown import ShownFields
 from ..bases.basis import Basis
 from ..posteriors.predict import prediction_inputs
 
@@ -18,8 +19,8 @@ ROUNDING = 1e-6
 ROWS = 4096
 
 
-@dataclasses.dataclass(frozen=True)
-class QuantizedWeights:
+@dataclasses.dataclass(frozen=True, repr=False)
+class QuantizedWeights(ShownFields):
     """One vector of weights in integers: ``weights = offset + step·codes``.
 
     :ivar codes: integers, shape (b,), int16; zero stands for a weight of zero wherever zero is a level.

@@ -15,7 +15,7 @@ from ..posteriors.predict import prediction_inputs
 from .posterior import DiscretePosterior, FunctionPrediction, LinearPosterior
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class RegressionPosterior(DiscretePosterior):
     """Of weights, and of noise levels independent of them.
 
@@ -32,7 +32,7 @@ class RegressionPosterior(DiscretePosterior):
         return float(self.noise_probabilities @ self.noise_scales**2)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class DiscreteFit(LinearPosterior, RegressionPosterior):
     """An approximate posterior over discrete weights: a mixture of R factorised distributions.
 

@@ -15,6 +15,7 @@ from tqdm.auto import tqdm
 
 from .._internal import checks
 from .._internal.random import random_key
+from .._internal.shown import ShownFields
 from ..evidence import inducing
 from ..kernels import Kernel, SquaredExponential
 from ..kernels.hyperprior_scales import AMPLITUDE_SPREAD, NOISE_SHARE, NOISE_SPREAD, lengthscale_prior
@@ -31,8 +32,8 @@ ROUND, MOST_ROUNDS, MOST_WORSE, LAST = 25, 40, 10, 100
 INTERRUPTED = "interrupted"
 
 
-@dataclasses.dataclass(frozen=True)
-class InducingFit:
+@dataclasses.dataclass(frozen=True, repr=False)
+class InducingFit(ShownFields):
     """What :func:`~ppl_sgp.fit_inducing` found: the best point that it saw.
 
     :ivar values: ``lengthscale``, ``amplitude`` and ``noise_scale``, by name, in their own units.

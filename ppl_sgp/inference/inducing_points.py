@@ -11,6 +11,7 @@ import numpy as np
 from .._internal import checks
 from .._internal.clusters import cluster
 from .._internal.random import host_generator
+from .._internal.shown import ShownFields
 from ..bases.frozen_kernel import covariances, evaluate, variances
 from ..evidence.inducing import JITTER
 from ..kernels import Kernel
@@ -19,8 +20,8 @@ from ..statistics.kept_rows import ChunkedRows, Rows
 METHODS = ("greedy", "k-means", "uniform")
 
 
-@dataclasses.dataclass(frozen=True)
-class InducingPoints:
+@dataclasses.dataclass(frozen=True, repr=False)
+class InducingPoints(ShownFields):
     """What :func:`~ppl_sgp.select_inducing_points` chose.
 
     :ivar points: shape (m, d), float64, in the order of choice.

@@ -98,7 +98,7 @@ class Kernel(abc.ABC):
         return other
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Composite(Spectral, Kernel):
     """Kernels combined by one operation; nested composites of the same class are flattened.
 

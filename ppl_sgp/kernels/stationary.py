@@ -24,7 +24,7 @@ from .scale_mixture import GammaSpectrum, MixtureSpectrum
 from .spectra import TWO_PI, dtype_of, frequency_array
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class StationaryKernel(MixtureSpectrum, Kernel):
     """What the base kernels share: functions of the distance over the lengthscale."""
 

@@ -18,6 +18,7 @@ import jax.numpy as jnp
 
 from .._internal import checks
 from .._internal.random import random_key
+from .._internal.shown import ShownFields
 from ..bases.fourier import FourierBasis
 from ..inference.evidence_fit import INTERRUPTED, EvidenceFit
 from ..models import fourier_gp
@@ -34,8 +35,8 @@ LEAST_NATS, LEAST_NATS_A_ROW, LEAST_SHARE = 2.0, 0.01, 0.1
 MOST_NATS, MOST_NATS_A_ROW, MOST_STRETCH = 10.0, 0.1, 1.25
 
 
-@dataclasses.dataclass(frozen=True)
-class AdaptedFeatures:
+@dataclasses.dataclass(frozen=True, repr=False)
+class AdaptedFeatures(ShownFields):
     """What :func:`adapt_features` found.
 
     :ivar basis: the features of the best round.

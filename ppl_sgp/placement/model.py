@@ -14,6 +14,7 @@ import numpyro
 
 from .._internal import checks
 from .._internal.by_value import EqualByValue
+from .._internal.shown import ShownFields
 from ..bases.basis import Basis
 from ..bases.rotated import RotatedBasis
 from ..kernels import Constant, Kernel
@@ -24,8 +25,8 @@ from ..sites.observe import observe
 from ..statistics.statistics import SufficientStatistics
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class PlacedGP(EqualByValue):
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class PlacedGP(EqualByValue, ShownFields):
     """A NumPyro model of one argument, the statistics of a placed basis; made by :func:`~ppl_sgp.place`.
 
     ``y = level + f(x) + noise``, where the level has the prior N(mean of y, amplitude²) and f the amplitude of the

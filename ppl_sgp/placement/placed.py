@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from .._internal.shown import Shown
 from ..bases.basis import Basis
 from ..inference.evidence_fit import EvidenceFit
 from ..kernels import Kernel
@@ -16,7 +17,7 @@ from .candidates import Candidate
 from .model import PlacedGP
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class PlacementReport:
     """Why this basis; prints as a table.
 
@@ -48,6 +49,9 @@ class PlacementReport:
         lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
         return "\n".join([*self.hyperparameters, *lines, *self.reasons])
 
+    def __repr__(self) -> str:
+        return str(self)
+
 
 #: Columns of numbers in the table, and how they are shown.
 NUMBERS = {"log_density": ".3f", "log_evidence": ".1f", "lost": ".2g"}
@@ -72,8 +76,8 @@ def as_row(candidate: Candidate) -> dict[str, Any]:
     }
 
 
-@dataclasses.dataclass(frozen=True)
-class Placed:
+@dataclasses.dataclass(frozen=True, repr=False)
+class Placed(Shown):
     """A basis that knows the kernel, with its statistics and a model; made by :func:`~ppl_sgp.place`.
 
     :ivar statistics: one pass over all rows, rotated where lengthscales are frozen, so that an evidence costs O(m).
@@ -110,6 +114,20 @@ class Placed:
         if "noise_scale" not in self.fit.values:
             raise AttributeError("placed.noise_scale: this likelihood has no Gaussian noise.")
         return float(self.fit.values["noise_scale"])
+
+    def facts(self) -> dict[str, Any]:
+        """The size of the basis, the kernel, and what the type-II maximum has."""
+        row, sizes = self.report.candidates[self.report.chosen], self.statistics
+        noise = {} if self.model.noise_unit is None else {"noise_scale": self.noise_scale}
+        return {
+            "basis": row["basis"],
+            "num_rows": sizes.num_rows,
+            "num_features": sizes.num_features,
+            "lengthscales": row["lengthscales"],
+            "kernel": repr(self.kernel),
+            **noise,
+            "log_evidence": self.fit.log_evidence,
+        }
 
     def init_strategy(self) -> Callable[..., Any]:
         """Starting values for NUTS: ``NUTS(placed.model, init_strategy=placed.init_strategy())``."""

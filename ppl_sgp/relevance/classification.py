@@ -12,6 +12,7 @@ from tqdm.auto import tqdm
 
 from .._internal import checks
 from .._internal.logits import log_averages
+from .._internal.shown import ShownFields
 from ..bases.basis import Basis
 from ..models.class_prediction import ClassPrediction
 from ..posteriors.predict import prediction_inputs
@@ -24,8 +25,8 @@ NEGLIGIBLE = 1e-6
 STILL = 0.01
 
 
-@dataclasses.dataclass(frozen=True)
-class RelevanceClassifier:
+@dataclasses.dataclass(frozen=True, repr=False)
+class RelevanceClassifier(ShownFields):
     """What :func:`~ppl_sgp.fit_relevance_classifier` found.
 
     :ivar basis: the basis of the features.

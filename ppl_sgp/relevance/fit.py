@@ -9,6 +9,7 @@ import numpy as np
 from tqdm.auto import tqdm
 
 from .._internal import checks
+from .._internal.shown import ShownFields
 from ..posteriors.augmentation import Augmentation
 from ..posteriors.predict import predict_with
 from ..posteriors.prediction import Prediction
@@ -21,8 +22,8 @@ from .sequential import INTERPOLATES, sequential
 METHODS = {"sequential": sequential, "fixed_point": fixed_point}
 
 
-@dataclasses.dataclass(frozen=True)
-class RelevanceVectors:
+@dataclasses.dataclass(frozen=True, repr=False)
+class RelevanceVectors(ShownFields):
     """What :func:`~ppl_sgp.fit_relevance_vectors` found, in the units of the data.
 
     :ivar relevant: indices of the features kept, ascending, shape (k,); of a :class:`~ppl_sgp.CentredBasis`,

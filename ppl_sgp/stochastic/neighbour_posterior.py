@@ -13,7 +13,6 @@ import numpy as np
 
 from .._internal.batching import full_precision
 from .._internal.pytree import pytree_dataclass, static
-from .._internal.shown import Shown
 from ..kernels import Kernel
 from ..likelihoods.likelihood import Likelihood
 from ..posteriors.functions import FunctionPosteriors, Moments, covariance_root
@@ -45,8 +44,6 @@ class VariationalNeighbours(VariationalFunctions):
     """
 
     objective = "the objective"
-    __repr__ = Shown.__repr__  # dataclasses bring one of their own
-
     kernels: Kernel
     points: Any
     loc: Any

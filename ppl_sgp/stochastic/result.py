@@ -70,8 +70,6 @@ class VariationalWeights(Shown):
     bound_is_elbo: bool = static(default=True)
     reason: str = static(default="")
 
-    __repr__ = Shown.__repr__  # dataclasses bring one of their own
-
     @property
     def num_weights(self) -> int:
         """The number of weights m, of each predictor."""

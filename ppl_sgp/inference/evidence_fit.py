@@ -242,7 +242,13 @@ def _check_sites(trace: dict[str, Any], init: dict[str, Any] | None) -> None:
     sites = {name: site for name, site in trace.items() if is_latent(site)}
     discrete = [name for name, site in sites.items() if site["fn"].is_discrete]
     if discrete or not sites:
-        found = f"{discrete} are discrete" if discrete else "there are none"
+        found = (
+            f"{discrete} are discrete"
+            if discrete
+            else (
+                "there are none. Where all hyperparameters are fixed, `sgp.posterior(model, {}, statistics)` predicts"
+            )
+        )
         raise ValueError(f"fit_evidence needs continuous latent sites; {found}.")
     missing = [] if init is None else sorted(set(sites) - set(init))
     if missing:

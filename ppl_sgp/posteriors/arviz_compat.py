@@ -49,13 +49,15 @@ def container_of(run: Run, coords: dict[str, Any], dims: dict[str, list[str]] | 
     for group in ("observed_data", "log_likelihood"):
         if group in groups(container):
             del container[group]
-    if features and "feature" in container["posterior"].dims:
+    if features and run.by_chain and "feature" in container["posterior"].dims:
         attach(container, {"posterior": taken(container, "posterior").assign_coords(features)})
     return container
 
 
 def site_dims(run: Run) -> dict[str, list[str]]:
     """Names of the dimensions of each site of a run, after those of chains and draws."""
+    if not run.by_chain:
+        return {}
     posterior = container_of(run, {}, None, {})["posterior"]
     return {str(name): [str(dim) for dim in posterior[name].dims[2:]] for name in posterior.data_vars}
 
@@ -65,7 +67,7 @@ class _Finished(MCMC):
 
     def __init__(self, run: Run) -> None:
         self.num_chains = run.num_chains
-        self.num_samples = next(iter(run.by_chain.values())).shape[1]
+        self.num_samples = run.num_draws
         self.thinning = 1
         self.sampler = types.SimpleNamespace(model=run.model)
         self._args = (run.data,)

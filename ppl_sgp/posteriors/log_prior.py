@@ -35,14 +35,20 @@ def log_densities_at(
     return jax.lax.map(at, draws)
 
 
-def log_evidence_at(model: Callable[..., Any], site: str, data: Any, draws: dict[str, Any]) -> jax.Array:
-    """The evidence (S,) that the observed site has at draws: its density, with what makes a bound of it."""
+def log_evidence_at(
+    model: Callable[..., Any], site: str, data: Any, draws: dict[str, Any], positions: Any
+) -> jax.Array:
+    """The evidence (S,) that the observed site has at draws: its density, with what makes a bound of it.
+
+    :param positions: numbers of the draws, (S,): a model without latent sites has no draws to count.
+    """
     seeded = handlers.seed(model, jax.random.key(0))
 
-    def at(draw: dict[str, Any]) -> jax.Array:
+    def at(numbered: tuple[Any, dict[str, Any]]) -> jax.Array:
+        _, draw = numbered
         densities, trace = compute_log_probs(seeded, (data,), {}, draw)
         of_all_rows = observed_sites(trace).get(site)
         beside = 0.0 if of_all_rows is None else of_all_rows.beside_density
         return jnp.sum(densities[site]) + jnp.sum(jnp.asarray(beside, densities[site].dtype))
 
-    return jax.lax.map(at, draws)
+    return jax.lax.map(at, (positions, draws))

@@ -127,6 +127,8 @@ class Posterior:
 
         In the site's own units, given the sites that its prior depends on. Improper priors have none.
         """
+        if not self.latent_names:
+            return {}
         densities = Compiled(log_densities_at, self.model, self.latent_names)(self.run.data, self.latent)
         return {name: np.asarray(values, dtype=np.float64) for name, values in densities.items()}
 
@@ -136,7 +138,9 @@ class Posterior:
 
         Of ``sgp.observe_inducing(method="vfe")`` the bound of Titsias.
         """
-        evidences = Compiled(log_evidence_at, self.model, self.site)(self.run.data, self.latent)
+        evidences = Compiled(log_evidence_at, self.model, self.site)(
+            self.run.data, self.latent, np.arange(self.num_draws)
+        )
         return np.asarray(evidences, dtype=np.float64)
 
     def take(self, indices: Any) -> Posterior:
@@ -369,7 +373,8 @@ def posterior(
 
     :param model: the NumPyro model, of one argument.
     :param draws: a NumPyro ``MCMC`` after its run; or draws by site name with the draws along the first axis, as
-        ``mcmc.get_samples()``; or what :func:`~ppl_sgp.fit_evidence` found, a single draw.
+        ``mcmc.get_samples()``; or what :func:`~ppl_sgp.fit_evidence` found, a single draw; ``{}`` of a model without
+        latent sites, which has fixed hyperparameters.
     :param statistics: the argument of the model, usually the statistics, or of an exact GP or inducing points the
         rows; or several, in a tuple or a dictionary.
     :param site: name of the observed site; needed only if the model has several.
@@ -393,6 +398,6 @@ def posterior(
     observed = observed_site(model, statistics, site)
     latent = latent_draws(observed, run.samples)
     draws_of_site = (RowDraws if observed.by_row else ModelDraws)(
-        model, statistics, observed, latent, len(next(iter(run.samples.values())))
+        model, statistics, observed, latent, run.num_chains * run.num_draws
     )
     return Posterior(run, draws_of_site, observed.name, tuple(latent), max_memory)

@@ -24,7 +24,7 @@ IN_PROGRAMS = (
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """Draws of a model's sites by chain, and what the sampler says of each.
+    """Draws of a model's sites by chain, and what the sampler says of each; without sites, one draw of nothing.
 
     :ivar by_chain: draws by site name, shape (chains, draws, …).
     :ivar extra: fields of the sampler, shape (chains, draws, …).
@@ -51,7 +51,16 @@ class Run:
     @property
     def num_chains(self) -> int:
         """The number of chains."""
-        return len(next(iter(self.by_chain.values())))
+        return self._counts[0]
+
+    @property
+    def num_draws(self) -> int:
+        """The number of draws of a chain."""
+        return self._counts[1]
+
+    @property
+    def _counts(self) -> tuple[int, int]:
+        return next((values.shape[:2] for values in self.by_chain.values()), (1, 1))
 
     @property
     def key(self) -> jax.Array:
@@ -103,21 +112,23 @@ class StoredRun:
 def run_of(draws: Any, model: Callable[..., Any], data: Any) -> Run:
     """The run behind a NumPyro ``MCMC``, a mapping of draws by site name, or an object with such ``samples``.
 
+    An empty mapping is the one draw of a model without latent sites.
+
     :raises ValueError: for anything else, no draws, or arrays that do not have the draws along their first axis.
     """
     if callable(getattr(draws, "get_samples", None)):
         return _of_mcmc(draws, model, data)
     samples = getattr(draws, "samples", draws)
     wait_for(samples, "the draws")
-    if not isinstance(samples, Mapping) or not samples or not all(isinstance(name, str) for name in samples):
+    if not isinstance(samples, Mapping) or not all(isinstance(name, str) for name in samples):
         raise ValueError(
             "Draws must be a NumPyro MCMC after its run, or a dictionary of arrays by site name such as "
-            f"`mcmc.get_samples()`; got {type(draws).__name__}."
+            f"`mcmc.get_samples()`, `{{}}` of a model without latent sites; got {type(draws).__name__}."
         )
     arrays = {name: checks.host_numbers(name, values, "posterior", IN_PROGRAMS) for name, values in samples.items()}
     lengths = {name: values.shape[0] if values.ndim else None for name, values in arrays.items()}
     distinct = set(lengths.values())
-    if len(distinct) != 1 or None in distinct or 0 in distinct:
+    if len(distinct) > 1 or None in distinct or 0 in distinct:
         raise ValueError(
             f"Draws must be arrays with at least one draw along their first axis, as many in each; got first axes "
             f"{lengths}. Pass `mcmc.get_samples()` (not grouped by chain)."

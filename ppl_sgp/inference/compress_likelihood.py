@@ -19,7 +19,7 @@ from ..likelihoods.likelihood import Likelihood
 from ..priors import WeightPrior
 from ..sites.sparse_gp import SparseGP
 from ..sites.tracing import observed_sites, trace_at
-from .evidence_fit import fit_evidence
+from .evidence_fit import INTERRUPTED, fit_evidence
 
 METHODS = ("averaged", "mode")
 
@@ -80,7 +80,8 @@ def compress_likelihood(
     :return: statistics that stand wherever those of Gaussian noise do, with noise of scale one.
     :raises ValueError: for rows that cannot be used, by their number; for arguments that do not fit; if the likelihood
         is finite nowhere. Where passes end before it has converged, or are interrupted by Ctrl-C after one is complete,
-        it warns and returns the best so far, with ``converged`` false and the ``reason``.
+        it warns and returns the best so far, with ``converged`` false and the ``reason``; interrupted in a later round,
+        it warns and returns the expansion of the round before.
 
     .. doctest::
 
@@ -108,7 +109,14 @@ def compress_likelihood(
         for _ in range(rounds if model is not None else 0):
             if not found.converged:
                 break
-            found = expansion.run(_prior_of(model, found), max_passes)
+            try:
+                found = expansion.run(_prior_of(model, found), max_passes)
+            except KeyboardInterrupt:
+                checks.warn(
+                    f"{OWNER}: interrupted before an expansion around the prior of `model` was complete. The one "
+                    "before it is returned, around its own reference prior."
+                )
+                break
     return found
 
 
@@ -166,8 +174,13 @@ def with_exposure(likelihood: Likelihood, offset: Any, exposure: Any, owner: str
 
 
 def _prior_of(model: Any, statistics: CompressedLikelihood) -> WeightPrior:
-    """The prior of the weights at hyperparameters that maximise the evidence."""
+    """The prior of the weights at hyperparameters that maximise the evidence.
+
+    :raises KeyboardInterrupt: if the search was interrupted: its best point so far is nowhere in particular.
+    """
     fit = fit_evidence(model, statistics)
+    if fit.message == INTERRUPTED:
+        raise KeyboardInterrupt
     sites = observed_sites(trace_at(model, statistics, fit.values))
     priors = [site.prior for site in sites.values() if isinstance(site, SparseGP) and site.statistics is statistics]
     if len(priors) != 1:

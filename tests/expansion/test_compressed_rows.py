@@ -3,9 +3,12 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro
+import numpyro.distributions as dist
 import pytest
 
 import ppl_sgp as sgp
+from ppl_sgp.inference.maximise import Objective
 from tests.expansion import dense
 from tests.expansion.rows import N, one_kernel
 
@@ -241,6 +244,33 @@ def test_after_a_complete_pass_an_interruption_returns_it(interrupted, basis, X,
         stats = sgp.compress_likelihood(basis, X, counts, lik.Poisson(), prior)
     assert not stats.converged and stats.reason == "interrupted" and stats.num_rows == N
     assert np.isfinite(sgp.log_evidence(stats, prior))
+
+
+@pytest.mark.parametrize("where", ["fit", "pass"])
+def test_an_interrupted_round_returns_the_one_before(where, interrupted, basis, X, counts, prior, monkeypatch):
+    def model(stats):
+        scale = numpyro.sample("scale", dist.LogNormal(0.0, 1.0))
+        sgp.observe("y", stats, sgp.DiagonalPrior(scale * jnp.asarray(prior.scale)))
+
+    seen = interrupted(0)
+    first = sgp.compress_likelihood(basis, X, counts, lik.Poisson(), prior)
+    if where == "pass":  # the first of the next round
+        number = len(seen) + 1
+        seen.clear()
+        interrupted(number)
+    else:
+
+        def evaluate(self, vector):
+            if np.isfinite(self.best_value):
+                raise KeyboardInterrupt
+            return evaluated(self, vector)
+
+        evaluated = Objective.__call__
+        monkeypatch.setattr(Objective, "__call__", evaluate)
+    with pytest.warns(UserWarning, match="interrupted"):
+        found = sgp.compress_likelihood(basis, X, counts, lik.Poisson(), prior, model=model)
+    assert found.converged
+    np.testing.assert_array_equal(found.moments.gram, first.moments.gram)
 
 
 @pytest.mark.slow

@@ -137,6 +137,7 @@ def large(args: argparse.Namespace) -> Claims:
                         *found,
                     ]
                 )
+                print(rows[-1], flush=True)
                 if cells >= 1e8 and name == "fill":
                     claims[f"1e8 cells in 30 minutes and 16 GB: {seconds / 60:.0f} minutes"] = (
                         seconds < 1800 and peak_gib() < 16

@@ -25,6 +25,8 @@ def log_densities_at(
     In the sites' own units, given the sites that they depend on. Improper priors have none. What the other sites would
     cost, such as the evidence, the compiler leaves out.
     """
+    if not sites:
+        return {}
     seeded = handlers.seed(model, jax.random.key(0))
 
     def at(draw: dict[str, Any]) -> dict[str, jax.Array]:

@@ -127,8 +127,6 @@ class Posterior:
 
         In the site's own units, given the sites that its prior depends on. Improper priors have none.
         """
-        if not self.latent_names:
-            return {}
         densities = Compiled(log_densities_at, self.model, self.latent_names)(self.run.data, self.latent)
         return {name: np.asarray(values, dtype=np.float64) for name, values in densities.items()}
 
@@ -138,9 +136,8 @@ class Posterior:
 
         Of ``sgp.observe_inducing(method="vfe")`` the bound of Titsias.
         """
-        evidences = Compiled(log_evidence_at, self.model, self.site)(
-            self.run.data, self.latent, np.arange(self.num_draws)
-        )
+        positions = np.arange(self.num_draws)
+        evidences = Compiled(log_evidence_at, self.model, self.site)(self.run.data, self.latent, positions)
         return np.asarray(evidences, dtype=np.float64)
 
     def take(self, indices: Any) -> Posterior:
@@ -397,7 +394,6 @@ def posterior(
     run = run_of(draws, model, statistics)
     observed = observed_site(model, statistics, site)
     latent = latent_draws(observed, run.samples)
-    draws_of_site = (RowDraws if observed.by_row else ModelDraws)(
-        model, statistics, observed, latent, run.num_chains * run.num_draws
-    )
+    num_draws = run.num_chains * run.num_draws
+    draws_of_site = (RowDraws if observed.by_row else ModelDraws)(model, statistics, observed, latent, num_draws)
     return Posterior(run, draws_of_site, observed.name, tuple(latent), max_memory)

@@ -32,14 +32,12 @@ class Shown:
         return [(name, value if isinstance(value, str) else number_text(value)) for name, value in self.facts().items()]
 
 
-class ShownFields:
+class ShownFields(Shown):
     """A dataclass, declared with ``repr=False``, that shows its fields, and of large arrays only what they are."""
 
-    def __repr__(self) -> str:
-        return fields_repr(self)
-
-    def _repr_html_(self) -> str:
-        return html_table(type(self).__name__, _fields(self))
+    def facts(self) -> dict[str, Any]:
+        """The fields."""
+        return {name: Plain(text) for name, text in _fields(self)}
 
 
 def fields_repr(instance: Any) -> str:
@@ -52,13 +50,10 @@ def _fields(instance: Any) -> list[tuple[str, str]]:
 
 
 def _short(value: Any) -> str:
-    if isinstance(value, np.ndarray | jax.Array) and not isinstance(value, jax.core.Tracer):
-        large = value.size > SHOWN_ENTRIES
-        if isinstance(value, np.ndarray) and value.ndim == 0:
-            return repr(value.item())
-        return f"{value.dtype}[{','.join(map(str, value.shape))}]" if large else repr(value)
-    if isinstance(value, np.generic):
+    if isinstance(value, np.generic) or (isinstance(value, np.ndarray) and value.ndim == 0):
         return repr(value.item())
+    if isinstance(value, np.ndarray | jax.Array) and value.size > SHOWN_ENTRIES:
+        return f"{value.dtype}[{','.join(map(str, value.shape))}]"
     if type(value) in (tuple, list):
         texts = [_short(each) for each in value[:SHOWN_ENTRIES]]
         texts += [f"… {len(value) - SHOWN_ENTRIES} more"] if len(value) > SHOWN_ENTRIES else []

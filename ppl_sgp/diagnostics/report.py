@@ -141,7 +141,7 @@ def report(
         rows = np.asarray(X, dtype=np.float64), np.asarray(y, dtype=np.float64), weights
     findings = [
         # Of latent sites: what is computed from them may well be constant.
-        *(chain_findings({name: run.by_chain[name] for name in of_run.latent}) if of_run.latent else ()),
+        *chain_findings({name: run.by_chain[name] for name in of_run.latent}),
         *sampler_findings(run.extra, run.max_tree_depth),
         *prior_findings(of_run),
     ]

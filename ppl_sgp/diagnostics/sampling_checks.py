@@ -21,15 +21,16 @@ MOST_SATURATED = 0.05
 
 
 def chain_findings(by_chain: dict[str, np.ndarray]) -> Iterator[Finding]:
-    """Of draws by site, each of shape (chains, draws, …)."""
-    chains = len(next(iter(by_chain.values())))
+    """Of draws by site, each of shape (chains, draws, …); nothing where no site was sampled."""
+    if not by_chain:
+        return
+    chains, count = next(iter(by_chain.values())).shape[:2]
     if chains == 1:
         yield Finding(
             "one chain",
             "One chain cannot show that it has missed a part of the posterior.",
             "Run four: `MCMC(..., num_chains=4)`.",
         )
-    count = next(iter(by_chain.values())).shape[1]
     if count < FEWEST_DRAWS:
         yield Finding(
             "effective sample size",

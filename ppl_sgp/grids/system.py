@@ -28,7 +28,7 @@ from . import conjugate_gradients, kronecker
 from .grid import Grid
 from .kronecker import Eigen
 
-#: Numbers of blocks of columns that are worked on together: as many as caches hold, which is twice as fast as 2²².
+#: Numbers of blocks of columns that are worked on together: no more than caches hold.
 BLOCK = 2**18
 
 

@@ -241,15 +241,13 @@ def _remedy(message: str, dtype: Any) -> str:
 def _check_sites(trace: dict[str, Any], init: dict[str, Any] | None) -> None:
     sites = {name: site for name, site in trace.items() if is_latent(site)}
     discrete = [name for name, site in sites.items() if site["fn"].is_discrete]
-    if discrete or not sites:
-        found = (
-            f"{discrete} are discrete"
-            if discrete
-            else (
-                "there are none. Where all hyperparameters are fixed, `sgp.posterior(model, {}, statistics)` predicts"
-            )
+    if discrete:
+        raise ValueError(f"fit_evidence needs continuous latent sites; {discrete} are discrete.")
+    if not sites:
+        raise ValueError(
+            "fit_evidence needs continuous latent sites; there are none. Where all hyperparameters are fixed, "
+            "`sgp.posterior(model, {}, statistics)` predicts."
         )
-        raise ValueError(f"fit_evidence needs continuous latent sites; {found}.")
     missing = [] if init is None else sorted(set(sites) - set(init))
     if missing:
         raise ValueError(f"fit_evidence: `init` must have a value for each latent site; {missing} are missing.")

@@ -44,6 +44,7 @@ class VariationalNeighbours(VariationalFunctions):
     """
 
     objective = "the objective"
+
     kernels: Kernel
     points: Any
     loc: Any

@@ -35,6 +35,7 @@ class VariationalPoints(VariationalFunctions):
     """
 
     _prediction_kind = InducingPrediction
+
     kernels: Kernel
     points: Any
     inverses: Any

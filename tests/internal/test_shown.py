@@ -49,7 +49,7 @@ def test_small_arrays_and_numbers_are_shown_as_they_are():
     )
     shown = []
     jax.jit(lambda pair: shown.append(repr(pair)))(Pair(jnp.ones(9)))
-    assert "Traced" in shown[0] or "JitTracer" in shown[0]
+    assert shown[0].startswith(f"Pair(left={jnp.result_type(float)}[9], right=")
 
 
 def test_a_class_keeps_a_text_of_its_own():

@@ -261,6 +261,7 @@ def weather(args: argparse.Namespace) -> Claims:
                 init_strategy=fit.init_strategy(),
                 dense_mass=True,
                 inverse_mass_matrix=fit.inverse_mass_matrix(model, data),
+                adapt_mass_matrix=False,  # a short warmup knows less of it than the curvature
             ),
             num_warmup=args.warmup,
             num_samples=args.draws,

@@ -143,7 +143,8 @@ def maximum(
     """
     d = len(prior.centre) - 2
     lower = np.array([-FAR] * (d + 1) + [LEAST_NOISE - np.log(NOISE_SHARE)])
-    upper = np.array([FAR] * (d + 1) + [MOST_NOISE - np.log(NOISE_SHARE)])
+    # The amplitude has no upper bound: where all coordinates have both, L-BFGS-B takes its first step to the bounds.
+    upper = np.array([FAR] * d + [np.inf, MOST_NOISE - np.log(NOISE_SHARE)])
     if near is not None:
         lower, upper = np.maximum(lower, near[0] - near[1]), np.minimum(upper, near[0] + near[1])
 

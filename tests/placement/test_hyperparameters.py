@@ -101,6 +101,23 @@ def test_a_start_without_a_factor_gets_more_noise(rng):
     assert np.isfinite(best.value)
 
 
+def test_a_search_from_a_good_start_stays_near_it(rng, monkeypatch):
+    """An evaluation on all rows is dear: none is spent on the bounds of the search, where covariances are singular."""
+    X, y = season(rng)
+    (found,), prior, rows = searched(X, y)
+    evaluate, points = hyperparameters.density, []
+
+    def noted(*arguments):
+        points.append(np.asarray(arguments[-1]))
+        return evaluate(*arguments)
+
+    monkeypatch.setattr(hyperparameters, "density", noted)
+    start = np.log([*found.lengthscale, found.amplitude, found.noise_scale]) - prior.centre + np.array([0.2, -0.2, 0.1])
+    with jax.enable_x64(True):
+        hyperparameters.maximum(hyperparameters._exact, rows, sgp.SquaredExponential, prior, [start], 20)
+    assert np.max(np.abs(np.array(points) - start)) < 2
+
+
 def test_the_evidence_chooses_the_kernel(rng):
     X = np.sort(rng.uniform(0, 10, 60))[:, None]
     y = np.sin(X[:, 0]) + 0.01 * rng.standard_normal(60)

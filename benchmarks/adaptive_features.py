@@ -62,7 +62,13 @@ def sampled(model: Any, data: Any, fit: sgp.EvidenceFit, warmup: int, draws: int
     started = time.perf_counter()
     mass = fit.inverse_mass_matrix(model, data)
     mcmc = MCMC(
-        NUTS(model, init_strategy=fit.init_strategy(), dense_mass=True, inverse_mass_matrix=mass),
+        NUTS(
+            model,
+            init_strategy=fit.init_strategy(),
+            dense_mass=True,
+            inverse_mass_matrix=mass,
+            adapt_mass_matrix=False,
+        ),
         num_warmup=warmup,
         num_samples=draws,
         num_chains=chains,

@@ -97,8 +97,9 @@ class EvidenceFit(Shown):
         """The covariance of hyperparameters by the curvature here, for NUTS to start with where evidences are dear.
 
         ``NUTS(model, init_strategy=fit.init_strategy(), dense_mass=True, inverse_mass_matrix=...)`` needs few steps a
-        draw from the first on, and a short warmup. Costs what :meth:`summary` costs. Directions that the density says
-        little of are cut to a standard deviation of 1.5.
+        draw from the first on. With a warmup of less than some hundred steps add ``adapt_mass_matrix=False``, or
+        NumPyro replaces this matrix by an estimate from those few draws. Costs what :meth:`summary` costs. Directions
+        that the density says little of are cut to a standard deviation of 1.5.
 
         :param model: the model that was fitted.
         :param statistics: what it was fitted to.

@@ -15,6 +15,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from .._internal import checks
 from .._internal.random import random_key
@@ -46,8 +47,9 @@ class AdaptedFeatures(ShownFields):
     :ivar exact: the exact GP that rounds were compared with.
     :ivar trace: the rounds, one by one.
     :ivar settled: whether evidence and effective features had settled in the last round.
-    :ivar too_poor: whether the exact GP is much better on its rows or has much shorter lengthscales, or differs much at
-        the same hyperparameters: then m features cannot carry the posterior, and rounds settle on what they can carry.
+    :ivar too_poor: whether the exact GP is much better on its rows, has much shorter lengthscales or a very different
+        one, or differs much at the same hyperparameters: then m features cannot carry the posterior, and rounds settle
+        on what they can carry.
     :ivar message: all this in words, with what to do.
     """
 
@@ -149,7 +151,8 @@ def adapt_features(
     able = [each for each in done if each[1].mismatch <= most_nats] or done
     candidate, outcome = max(able, key=lambda each: each[0].fit.log_joint)
     reference, trace = rounds.exact, tuple(outcome for _, outcome in done)
-    too_poor = max(outcome.lacking, outcome.mismatch) > most_nats or outcome.stretch > MOST_STRETCH
+    stretched = max(outcome.stretch, outcome.worst_stretch) > MOST_STRETCH
+    too_poor = stretched or max(outcome.lacking, outcome.mismatch) > most_nats
     message = ended + _message(trace, outcome, reference, settled, too_poor, num_features)
     if too_poor:
         checks.warn(f"adapt_features: {message}")
@@ -184,11 +187,15 @@ def _message(
 ) -> str:
     count = f"{len(trace)} round{'s' * (len(trace) > 1)}"
     if too_poor:
+        lengthscales = np.atleast_1d(outcome.lengthscale / reference.lengthscale)
+        one = ""
+        if outcome.worst_stretch > MOST_STRETCH and len(lengthscales) > 1:
+            one = f", that of column {outcome.worst_input} {lengthscales[outcome.worst_input]:.2g} times"
         return (
             f"after {count} {num_features} features are too few for these data. On {reference.num_rows} rows an exact "
             f"GP is {outcome.lacking:.0f} nats better ({outcome.mismatch:.0f} nats off at the same hyperparameters), "
             f"with noise {reference.noise_scale:.3g} where this basis has {outcome.noise_scale:.3g}; lengthscales here "
-            f"are {outcome.stretch:.2g} times as long, and rounds "
+            f"are {outcome.stretch:.2g} times as long{one}, and rounds "
             f"{'settle' if settled else 'end'} there, since what features cannot represent counts as noise. Take "
             "several times as many features; or hold the lengthscales of `.exact` fixed, in a `NystromBasis` of as "
             "many rows as you can afford (`sgp.place(key, X, y)` chooses for you)."

@@ -25,6 +25,8 @@ from .exact_on_subset import OnSubset, Subset, fit_exact, observed_by
 DRAWS = 256
 #: Standard deviation of the logarithm below which some rows inform of a lengthscale, and one that is added to it.
 INFORMED, LEAST_SD = 0.35, 0.1
+#: Of these standard deviations a lengthscale on some rows may be off by chance.
+CHANCE = 3.0
 
 
 class AdaptiveRound(NamedTuple):
@@ -37,7 +39,11 @@ class AdaptiveRound(NamedTuple):
     :ivar lacking: nats by which the exact GP is better on its rows.
     :ivar mismatch: nats by which the basis differs on these rows from an exact GP at its own hyperparameters: a fit may
         find lengthscales at which few features happen to suit the data, and the basis is not its kernel.
-    :ivar stretch: how many times longer lengthscales are than the exact GP's, where its rows inform of them.
+    :ivar stretch: how many times longer lengthscales are than the exact GP's, on average over those that its rows
+        inform of.
+    :ivar worst_stretch: the factor between one of these and the exact GP's that is furthest from what three standard
+        deviations there explain, and is left after them.
+    :ivar worst_input: the column that it belongs to.
     """
 
     log_evidence: float
@@ -47,6 +53,8 @@ class AdaptiveRound(NamedTuple):
     lacking: float
     mismatch: float
     stretch: float
+    worst_stretch: float
+    worst_input: int
 
 
 class ExactReference(NamedTuple):
@@ -137,8 +145,8 @@ class Rounds:
         some = self._pass(basis, self.subset.rows)
         of_basis = float(log_evidence(some, prior, noise_scale))
         same = float(exact.evaluate(self.subset.rows, kernel, noise_scale, self.subset.rows.values))
-        longer = np.log(np.asarray(kernel.lengthscale) / self.exact.lengthscale)
-        stretch = _typical(longer, self.exact.lengthscale_sd)
+        longer = np.atleast_1d(np.log(np.asarray(kernel.lengthscale) / self.exact.lengthscale))
+        sd = np.atleast_1d(self.exact.lengthscale_sd)
         features = float(basis.effective_features(kernel))
         return AdaptiveRound(
             fit.log_evidence,
@@ -147,7 +155,8 @@ class Rounds:
             float(noise_scale),
             self.exact.log_evidence - of_basis,
             abs(same - of_basis),
-            stretch,
+            _typical(longer, sd),
+            *_worst(longer, sd),
         )
 
     def _at(self, statistics: SufficientStatistics, values: dict[str, Any]) -> tuple[Any, Any, Any]:
@@ -171,8 +180,14 @@ class Rounds:
 
 def _typical(longer: np.ndarray, sd: np.ndarray) -> float:
     """The factor behind logarithms of ratios of lengthscales, on average over those that are known; 1 if none is."""
-    known = np.atleast_1d(sd) < INFORMED
+    known = sd < INFORMED
     if not known.any():
         return 1.0
-    weights = 1 / (np.atleast_1d(sd)[known] ** 2 + LEAST_SD**2)
-    return float(np.exp(np.average(np.atleast_1d(longer)[known], weights=weights)))
+    return float(np.exp(np.average(longer[known], weights=1 / (sd[known] ** 2 + LEAST_SD**2))))
+
+
+def _worst(longer: np.ndarray, sd: np.ndarray) -> tuple[float, int]:
+    """The largest factor, up or down, of a known lengthscale beyond chance, at least 1; and its number."""
+    beyond = np.where(sd < INFORMED, np.maximum(np.abs(longer) - CHANCE * sd, 0), 0)
+    worst = int(np.argmax(beyond))
+    return float(np.exp(beyond[worst])), worst

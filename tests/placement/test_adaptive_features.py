@@ -11,7 +11,8 @@ from numpyro.infer.util import log_density
 from scipy.stats import lognorm, multivariate_normal
 
 import ppl_sgp as sgp
-from ppl_sgp.placement.adaptive_rounds import Rounds
+from ppl_sgp.placement.adaptive_features import _message
+from ppl_sgp.placement.adaptive_rounds import AdaptiveRound, ExactReference, Rounds, _worst
 from ppl_sgp.placement.exact_on_subset import OnSubset, Subset
 
 pytestmark = [pytest.mark.float64_only, pytest.mark.relaxed_promotion]
@@ -103,6 +104,19 @@ def test_too_few_features_are_told_and_more_are_the_remedy():
     assert not many.too_poor and many.trace[-1].effective_features > 150
     ratio = np.asarray(many.fit.values["lengthscale"]) / many.exact.lengthscale
     assert np.all((0.8 < ratio) & (ratio < 1.25))
+
+
+def test_a_single_lengthscale_beyond_chance_is_found_and_named():
+    sd = np.array([0.1, 0.1, 0.1, 1.0])  # of the last one the rows know nothing
+    longer = np.log([1.2, 1 / 2.5, 1.0, 30.0])
+    factor, column = _worst(longer, sd)
+    assert (factor, column) == (pytest.approx(2.5 * np.exp(-0.3)), 1)
+    assert _worst(np.log([1.3, 1.0, 0.8, 30.0]), sd)[0] == 1.0  # within three deviations
+    assert _worst(longer, np.ones(4))[0] == 1.0
+    reference = ExactReference(600, {}, np.ones(4), sd, 0.2, 0.0)
+    outcome = AdaptiveRound(0.0, 500.0, np.exp(longer), 0.25, 20.0, 5.0, 1.1, factor, column)
+    text = _message((outcome,), outcome, reference, True, True, 600)
+    assert "lengthscales here are 1.1 times as long, that of column 1 0.4 times, and rounds settle there" in text
 
 
 @pytest.mark.end_to_end

@@ -38,9 +38,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--sets", default="concrete,wine", help="names, separated by commas")
     parser.add_argument("--features", type=int, default=1000)
     parser.add_argument("--rows", type=int, default=1500, help="rows of the exact GP")
-    parser.add_argument("--warmup", type=int, default=300)
+    parser.add_argument("--warmup", type=int, default=50, help="of a chain, for the step size alone")
     parser.add_argument("--draws", type=int, default=300)
-    parser.add_argument("--exact-draws", type=int, default=150, help="warmup and draws of the exact GP, a chain")
+    parser.add_argument("--exact-draws", type=int, default=150, help="draws of the exact GP, a chain")
     parser.add_argument("--without-frozen", action="store_true", help="not the features that `from_data` draws")
     parser.add_argument("--chains", type=int, default=2)
     return parser.parse_args()
@@ -57,7 +57,7 @@ def standardised(folder: Path | None, name: str) -> tuple[np.ndarray, np.ndarray
 def sampled(model: Any, data: Any, fit: sgp.EvidenceFit, warmup: int, draws: int, chains: int) -> dict[str, Any]:
     """Medians and spreads of log lengthscales, the worst R-hat of all sites, and seconds.
 
-    From the type-II point, with the curvature there as the mass: few steps a draw.
+    From the type-II point, with the curvature there as the mass, which is kept: few steps a draw.
     """
     started = time.perf_counter()
     mass = fit.inverse_mass_matrix(model, data)
@@ -108,7 +108,7 @@ def one_set(name: str, args: argparse.Namespace) -> tuple[list[list[Any]], str, 
         ways["frozen"] = (fitting, sampled(model, frozen, fit, *run))
     rows = np.random.default_rng(0).permutation(len(y))[: args.rows]
     subset = Subset(sgp.rows(X[rows], y[rows]), adapted.statistics)
-    short = (args.exact_draws, args.exact_draws, args.chains)
+    short = (args.warmup, args.exact_draws, args.chains)
     started = time.perf_counter()
     fit = fit_exact(model, subset)
     fitting = time.perf_counter() - started

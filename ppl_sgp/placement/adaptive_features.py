@@ -77,7 +77,7 @@ def adapt_features(
     num_features: int,
     max_rounds: int = 5,
     defensive: float = 0.2,
-    num_exact: int = 600,
+    num_exact: int = 1500,
     row_weights: Any = None,
 ) -> AdaptedFeatures:
     """Random features that carry the posterior of the lengthscales, for a run over them that follows.
@@ -109,7 +109,8 @@ def adapt_features(
     :param num_features: m, even.
     :param max_rounds: rounds at most, at least 1.
     :param defensive: share of the hyper-prior in proposals, in [0, 1).
-    :param num_exact: rows of the exact GP, chosen at random.
+    :param num_exact: rows of the exact GP, chosen at random. On too few of them lengthscales may be another maximum's, and
+        rounds start and stay there.
     :param row_weights: relative noise precisions, shape (n,).
     :raises ValueError: in float32, for several outputs, a model that does not know its kernel, or rows that
         ``sufficient_statistics`` refuses.

@@ -26,7 +26,7 @@ DRAWS = 256
 #: Standard deviation of the logarithm below which some rows inform of a lengthscale, and one that is added to it.
 INFORMED, LEAST_SD = 0.35, 0.1
 #: Of these standard deviations a lengthscale on some rows may be off by chance.
-CHANCE = 3.0
+CHANCE = 2.0
 
 
 class AdaptiveRound(NamedTuple):
@@ -41,7 +41,7 @@ class AdaptiveRound(NamedTuple):
         find lengthscales at which few features happen to suit the data, and the basis is not its kernel.
     :ivar stretch: how many times longer lengthscales are than the exact GP's, on average over those that its rows
         inform of.
-    :ivar worst_stretch: the factor between one of these and the exact GP's that is furthest from what three standard
+    :ivar worst_stretch: the factor between one of these and the exact GP's that is furthest from what two standard
         deviations there explain, and is left after them.
     :ivar worst_input: the column that it belongs to.
     """

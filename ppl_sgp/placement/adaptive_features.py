@@ -86,8 +86,8 @@ def adapt_features(
     Laplace's approximation. Each round draws features from these kernels, mixed with a share of the hyper-prior
     (:meth:`FourierBasis.from_draws`), takes the statistics of all rows, and fits the model; the next round draws around
     that fit. Rounds end when the evidence and the effective features settle. The round of the highest log joint is
-    returned, of those
-    whose basis has about the evidence of an exact GP at the same hyperparameters.
+    returned, of those that agree with the exact GP: features that are not many have hyperparameters of their own, at
+    which they happen to suit the data.
 
     Features that are too few for the data settle as well, at lengthscales that are too long, with noise that is too
     large. So each round is compared with the exact GP, and a warning says if the outcome is ``too_poor``.
@@ -109,8 +109,8 @@ def adapt_features(
     :param num_features: m, even.
     :param max_rounds: rounds at most, at least 1.
     :param defensive: share of the hyper-prior in proposals, in [0, 1).
-    :param num_exact: rows of the exact GP, chosen at random. On too few of them lengthscales may be another maximum's, and
-        rounds start and stay there.
+    :param num_exact: rows of the exact GP, chosen at random. On too few of them lengthscales may be another maximum's,
+        and rounds start and stay there.
     :param row_weights: relative noise precisions, shape (n,).
     :raises ValueError: in float32, for several outputs, a model that does not know its kernel, or rows that
         ``sufficient_statistics`` refuses.
@@ -148,12 +148,11 @@ def adapt_features(
             if not done:
                 raise
             ended = f"{INTERRUPTED}, "
-    most_nats = MOST_NATS + MOST_NATS_A_ROW * rounds.exact.num_rows
-    able = [each for each in done if each[1].mismatch <= most_nats] or done
-    candidate, outcome = max(able, key=lambda each: each[0].fit.log_joint)
     reference, trace = rounds.exact, tuple(outcome for _, outcome in done)
-    stretched = max(outcome.stretch, outcome.worst_stretch) > MOST_STRETCH
-    too_poor = stretched or max(outcome.lacking, outcome.mismatch) > most_nats
+    good = [each for each in done if not _poor(each[1], reference.num_rows)]
+    alike = [each for each in done if each[1].mismatch <= _most_nats(reference.num_rows)]
+    candidate, outcome = max(good or alike or done, key=lambda each: each[0].fit.log_joint)
+    too_poor = not good
     message = ended + _message(trace, outcome, reference, settled, too_poor, num_features)
     if too_poor:
         checks.warn(f"adapt_features: {message}")
@@ -170,6 +169,17 @@ def _check(owner: str, all_rows: KeptRows, model: Any) -> None:
             f"{owner} needs a model that knows its kernel, with `kernel_at(draw, basis)`, such as "
             f"`models.fourier_gp(sgp.Matern52)`; got {type(model).__name__}."
         )
+
+
+def _most_nats(num_rows: int) -> float:
+    """Nats that the log evidences of so many rows may differ by."""
+    return MOST_NATS + MOST_NATS_A_ROW * num_rows
+
+
+def _poor(outcome: AdaptiveRound, num_rows: int) -> bool:
+    """Whether a round differs from the exact GP on so many rows by more than it may."""
+    stretched = max(outcome.stretch, outcome.worst_stretch) > MOST_STRETCH
+    return stretched or max(outcome.lacking, outcome.mismatch) > _most_nats(num_rows)
 
 
 def _close(before: AdaptiveRound, after: AdaptiveRound, num_rows: int, num_features: int) -> bool:
@@ -189,12 +199,13 @@ def _message(
     count = f"{len(trace)} round{'s' * (len(trace) > 1)}"
     if too_poor:
         lengthscales = np.atleast_1d(outcome.lengthscale / reference.lengthscale)
+        better = f"{outcome.lacking:.0f} nats better" if outcome.lacking >= 0.5 else "no better"
         one = ""
         if outcome.worst_stretch > MOST_STRETCH and len(lengthscales) > 1:
             one = f", that of column {outcome.worst_input} {lengthscales[outcome.worst_input]:.2g} times"
         return (
             f"after {count} {num_features} features are too few for these data. On {reference.num_rows} rows an exact "
-            f"GP is {outcome.lacking:.0f} nats better ({outcome.mismatch:.0f} nats off at the same hyperparameters), "
+            f"GP is {better} ({outcome.mismatch:.0f} nats off at the same hyperparameters), "
             f"with noise {reference.noise_scale:.3g} where this basis has {outcome.noise_scale:.3g}; lengthscales here "
             f"are {outcome.stretch:.2g} times as long{one}, and rounds "
             f"{'settle' if settled else 'end'} there, since what features cannot represent counts as noise. Take "

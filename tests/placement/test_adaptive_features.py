@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,7 +14,7 @@ from scipy.stats import lognorm, multivariate_normal
 
 import ppl_sgp as sgp
 from ppl_sgp.placement.adaptive_features import _message
-from ppl_sgp.placement.adaptive_rounds import AdaptiveRound, ExactReference, Rounds, _worst
+from ppl_sgp.placement.adaptive_rounds import AdaptiveRound, Candidate, ExactReference, Rounds, _worst
 from ppl_sgp.placement.exact_on_subset import OnSubset, Subset
 
 pytestmark = [pytest.mark.float64_only, pytest.mark.relaxed_promotion]
@@ -117,6 +119,26 @@ def test_a_single_lengthscale_beyond_chance_is_found_and_named():
     outcome = AdaptiveRound(0.0, 500.0, np.exp(longer), 0.25, 20.0, 5.0, 1.1, factor, column)
     text = _message((outcome,), outcome, reference, True, True, 600)
     assert "lengthscales here are 1.1 times as long, that of column 1 0.4 times, and rounds settle there" in text
+
+
+def test_a_round_that_agrees_with_the_exact_gp_goes_before_one_that_suits_the_data(monkeypatch):
+    X, y = line()
+    far = AdaptiveRound(-90.0, 500.0, np.ones(1), 0.1, -5.0, 1.0, 1.2, 1.5, 0)
+    near = far._replace(log_evidence=-100.0, lacking=5.0, worst_stretch=1.0)
+    reference = ExactReference(150, {}, np.ones(1), np.full(1, 0.1), 0.1, -95.0)
+
+    def rounds_of(*outcomes):
+        made = [(Candidate(None, None, SimpleNamespace(log_joint=each.log_evidence)), each) for each in outcomes]
+        monkeypatch.setattr(Rounds, "start", lambda self: setattr(self, "exact", reference))
+        monkeypatch.setattr(Rounds, "next", lambda self, draws, number: made[number])
+        monkeypatch.setattr(Rounds, "around", lambda self, candidate: None)
+        return sgp.adapt_features(KEY, X, y, num_features=10, max_rounds=2)
+
+    chosen = rounds_of(near, far)
+    assert chosen.fit.log_joint == -100.0 and not chosen.too_poor
+    with pytest.warns(UserWarning, match="an exact GP is no better"):
+        chosen = rounds_of(far, far._replace(log_evidence=-91.0))
+    assert chosen.fit.log_joint == -90.0 and chosen.too_poor
 
 
 @pytest.mark.end_to_end

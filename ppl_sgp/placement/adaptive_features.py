@@ -85,9 +85,9 @@ def adapt_features(
     Hyperparameters start from an exact GP on some rows, under the model's own hyper-priors, with their spread by
     Laplace's approximation. Each round draws features from these kernels, mixed with a share of the hyper-prior
     (:meth:`FourierBasis.from_draws`), takes the statistics of all rows, and fits the model; the next round draws around
-    that fit. Rounds end when the evidence and the effective features settle. The round of the highest log joint is
-    returned, of those that agree with the exact GP: features that are not many have hyperparameters of their own, at
-    which they happen to suit the data.
+    that fit. Rounds end when the evidence and the effective features settle, or fall behind. The round
+    of the highest log joint is returned, of those that agree with the exact GP: features that are not many have
+    hyperparameters of their own, at which they happen to suit the data.
 
     Features that are too few for the data settle as well, at lengthscales that are too long, with noise that is too
     large. So each round is compared with the exact GP, and a warning says if the outcome is ``too_poor``.
@@ -134,15 +134,18 @@ def adapt_features(
         checks.whole_number(name, number, least, owner)
     rounds = Rounds(key, all_rows, model, num_features, defensive, num_exact)
     done: list[tuple[Candidate, AdaptiveRound]] = []
-    settled, ended = False, ""
+    settled, worse, ended = False, False, ""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="The mean of y")  # the first look at the model has said it
         try:
             draws = rounds.start()
-            while len(done) < max_rounds and not settled:
+            while len(done) < max_rounds and not (settled or worse):
                 done.append(rounds.next(draws, len(done)))
-                settled = len(done) > 1 and _close(done[-2][1], done[-1][1], all_rows.num_rows, num_features)
-                if len(done) < max_rounds and not settled:
+                if len(done) > 1:
+                    before, after = (outcome for _, outcome in done[-2:])
+                    settled = _close(before, after, all_rows.num_rows, num_features)
+                    worse = after.log_evidence < before.log_evidence and _poor(after, rounds.exact.num_rows)
+                if len(done) < max_rounds and not (settled or worse):
                     draws = rounds.around(done[-1][0])
         except KeyboardInterrupt:
             if not done:

@@ -132,13 +132,15 @@ def test_a_round_that_agrees_with_the_exact_gp_goes_before_one_that_suits_the_da
         monkeypatch.setattr(Rounds, "start", lambda self: setattr(self, "exact", reference))
         monkeypatch.setattr(Rounds, "next", lambda self, draws, number: made[number])
         monkeypatch.setattr(Rounds, "around", lambda self, candidate: None)
-        return sgp.adapt_features(KEY, X, y, num_features=10, max_rounds=2)
+        return sgp.adapt_features(KEY, X, y, num_features=10, max_rounds=max(2, len(outcomes)))
 
     chosen = rounds_of(near, far)
     assert chosen.fit.log_joint == -100.0 and not chosen.too_poor
     with pytest.warns(UserWarning, match="an exact GP is no better"):
         chosen = rounds_of(far, far._replace(log_evidence=-91.0))
     assert chosen.fit.log_joint == -90.0 and chosen.too_poor
+    with pytest.warns(UserWarning, match="after 2 rounds .* and rounds end there"):
+        rounds_of(far, far._replace(log_evidence=-500.0), far)  # poor, and worse: a third would be wasted
 
 
 @pytest.mark.end_to_end

@@ -223,9 +223,10 @@ def _beyond(basis: Basis) -> str:
     )
 
 
-def pareto_findings(pareto_k: np.ndarray, good: float, gaussian: bool) -> Iterator[Finding]:
+def pareto_findings(rows: np.ndarray, pareto_k: np.ndarray, good: float, gaussian: bool) -> Iterator[Finding]:
     """Whether leave-one-out densities by importance sampling can be trusted, up to ``good`` (Vehtari et al. 2024).
 
+    :param rows: numbers of the rows that were left out, as many as ``pareto_k`` are.
     :param gaussian: whether the noise is.
     """
     bad = np.flatnonzero(~(pareto_k <= good))
@@ -233,7 +234,7 @@ def pareto_findings(pareto_k: np.ndarray, good: float, gaussian: bool) -> Iterat
         tails = "`sgp.compress_likelihood` with Student-t" if gaussian else "one with heavier tails"
         yield Finding(
             "Pareto k",
-            f"{len(bad)} of {len(pareto_k)} rows have a Pareto k above {good:.2f}, the first row {bad[0]}: "
+            f"{len(bad)} of {len(pareto_k)} rows have a Pareto k above {good:.2f}, the first row {rows[bad[0]]}: "
             "hyperparameters without that row differ from those with it.",
             f"Look at these rows: outliers want another likelihood ({tails}), or better inputs.",
         )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import warnings
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from ..evidence.inducing import IN_BLOCKS
 from ..expansion.compressed_likelihood import CompressedLikelihood
 from ..grids.grid import Grid
 from ..models.kernel_model import KernelModel
-from ..posteriors.arviz_compat import LEAST_DRAWS, pareto_k
+from ..posteriors.arviz_compat import LEAST_DRAWS, good_k, pareto_smoothed
 from ..posteriors.observed_data import COMPRESSED, input_dim, new_inputs, recipe_of
 from ..posteriors.posterior import Posterior, posterior
 from ..posteriors.predict import prediction_inputs
@@ -32,8 +31,8 @@ from .sampling_checks import chain_findings, sampler_findings
 
 #: Share of the mean square of y that may be noise before it is asked whether the basis hides what is not.
 MUCH_NOISE = 0.5
-#: Observed cells of a grid up to which each is left out.
-MOST_LEFT_OUT = 2000
+#: Observed cells of a grid up to which each is left out; and rows that are, of more of them a random part.
+MOST_CELLS, MOST_LEFT_OUT = 2000, 5000
 #: Draws that the basis is looked at with.
 LOOKED_AT = 50
 
@@ -88,8 +87,8 @@ def report(
     error of a kernel that is known; duplicates; interpolation), the priors (medians in their tails, a large mean of y),
     and, if given, leave-one-out (Pareto k of the rows ``X``, ``y``), whether an exact GP on 300 of these rows is much
     better than the basis, at any lengthscale, and the domain of ``X_new``. A poor basis calls noise what it cannot
-    represent, which only the comparison with an exact GP shows: pass the rows.
-    O(m³) for each of 50 draws; with ``X`` and ``y``, O(m²) a row and draw.
+    represent, which only the comparison with an exact GP shows: pass the rows. Of more than 5,000 rows so many at
+    random are left out. O(m³) for each of 50 draws; with ``X`` and ``y``, O(m²) for each of these rows and draw.
 
     :param mcmc: a NumPyro ``MCMC`` after ``run(key, statistics, extra_fields=sgp.EXTRA_FIELDS)``; or the
         :func:`~ppl_sgp.posterior` made of it, which knows its statistics.
@@ -127,15 +126,19 @@ def report(
         X_new, _ = prediction_inputs(X_new, None, input_dim(data), "report")
     missing = [name for name in ("diverging", "energy", "num_steps") if name not in run.extra]
     not_checked = [f"{missing}; run with `extra_fields=sgp.EXTRA_FIELDS`."] if missing else []
-    container, rows = None, None
-    if isinstance(data, Grid) and data.num_rows > MOST_LEFT_OUT:
+    left_out, rows = None, None
+    if isinstance(data, Grid) and data.num_rows > MOST_CELLS:
         not_checked.append(
             f"leave-one-out of {data.num_rows} cells, a solution for each and draw; ask some, as in "
             "`posterior.spaced(50).leave_one_out(rows=slice(0, 200))`."
         )
     elif X is not None or not isinstance(data, COMPRESSED):
+        num_rows = data.num_rows if y is None else len(np.atleast_1d(y))
+        chosen = _left_out(num_rows)
         # It checks the rows as well.
-        container = of_run.to_arviz(X, y, row_weights=row_weights, offset=offset, predictive=False)
+        left_out = of_run.leave_one_out(X, y, row_weights=row_weights, rows=chosen, offset=offset)
+        if len(chosen) < num_rows:
+            not_checked.append(f"leave-one-out of {num_rows - len(chosen)} rows; {len(chosen)} at random were.")
     if X is not None:
         weights = None if row_weights is None else np.asarray(row_weights, dtype=np.float64)
         rows = np.asarray(X, dtype=np.float64), np.asarray(y, dtype=np.float64), weights
@@ -149,15 +152,29 @@ def report(
     findings, not_checked = findings + found, not_checked + skipped
     if X_new is not None:
         findings += domain_findings(data, X_new)
-    if container is not None:
+    if left_out is not None:
         if of_run.num_draws < LEAST_DRAWS:
             not_checked.append(f"leave-one-out; {of_run.num_draws} draws are too few, {LEAST_DRAWS} at least.")
         else:
-            with warnings.catch_warnings():  # it would say in general what the finding says of these rows
-                warnings.filterwarnings("ignore", message="Estimated shape parameter of Pareto distribution")
-                gaussian = of_run.outcomes is None
-                findings += pareto_findings(*pareto_k(container, of_run.site, "report"), gaussian)
+            findings += pareto_findings(chosen, *_pareto_k(left_out), of_run.outcomes is None)
     return Report(tuple(findings), tuple(not_checked))
+
+
+def _left_out(num_rows: int) -> np.ndarray:
+    """Numbers of the rows that are left out: all, or some that stay the same."""
+    if num_rows <= MOST_LEFT_OUT:
+        return np.arange(num_rows)
+    return np.sort(np.random.default_rng(0).choice(num_rows, MOST_LEFT_OUT, replace=False))
+
+
+def _pareto_k(log_density: np.ndarray) -> tuple[np.ndarray, float]:
+    """Tail indices of weights that leave rows out, of several outputs the largest, (rows,); and what is good."""
+    num_draws, num_rows = log_density.shape[:2]
+    flat = log_density.reshape(num_draws, -1)
+    known = ~np.isnan(flat).any(axis=0)  # of groups, each row is seen in some columns only
+    k = np.full(flat.shape[1], -np.inf)
+    k[known] = pareto_smoothed(-flat.T[known])[1]
+    return k.reshape(num_rows, -1).max(axis=1), good_k(num_draws)
 
 
 def _of_data(posterior: Posterior, rows: RowArrays | None, offset: Any) -> tuple[list[Finding], list[str]]:

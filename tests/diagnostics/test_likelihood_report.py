@@ -54,5 +54,5 @@ def test_models_of_rows_have_a_report():
 
 @pytest.mark.parametrize(("gaussian", "remedy"), [(True, "Student-t"), (False, "one with heavier tails")])
 def test_the_remedy_for_outliers_knows_the_likelihood(gaussian, remedy):
-    (finding,) = pareto_findings(np.array([0.1, 0.9]), 0.7, gaussian)
-    assert "the first row 1" in finding.symptom and remedy in finding.remedy
+    (finding,) = pareto_findings(np.array([3, 8]), np.array([0.1, 0.9]), 0.7, gaussian)
+    assert "the first row 8" in finding.symptom and remedy in finding.remedy

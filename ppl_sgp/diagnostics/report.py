@@ -87,8 +87,8 @@ def report(
     error of a kernel that is known; duplicates; interpolation), the priors (medians in their tails, a large mean of y),
     and, if given, leave-one-out (Pareto k of the rows ``X``, ``y``), whether an exact GP on 300 of these rows is much
     better than the basis, at any lengthscale, and the domain of ``X_new``. A poor basis calls noise what it cannot
-    represent, which only the comparison with an exact GP shows: pass the rows. Of more than 5,000 rows so many at
-    random are left out. O(m³) for each of 50 draws; with ``X`` and ``y``, O(m²) for each of these rows and draw.
+    represent, which only the comparison with an exact GP shows: pass the rows. Of more than 5,000 rows, 5,000 at random
+    are left out. O(m³) for each of 50 draws; with ``X`` and ``y``, O(m²) for each of these rows and draws.
 
     :param mcmc: a NumPyro ``MCMC`` after ``run(key, statistics, extra_fields=sgp.EXTRA_FIELDS)``; or the
         :func:`~ppl_sgp.posterior` made of it, which knows its statistics.

@@ -27,7 +27,7 @@ from .subset import chosen_rows, spacing_scale
 FEW_ROWS, FEW_ITERATIONS, MOST_ITERATIONS = 300, 60, 60
 #: Relative gain of a step of L-BFGS below which it ends: of hundreds of nats, some thousandths.
 TOLERANCE = 1e-5
-#: How far lengthscales and amplitude may be from their prior medians, and the noise from y, in logarithms.
+#: How far lengthscales and amplitude (downwards) may be from their prior medians, and the noise from y, in logarithms.
 FAR, LEAST_NOISE, MOST_NOISE = 12.0, np.log(1e-5), np.log(10.0)
 #: Added to the logarithm of a noise at which the covariance has no factor, as of outputs without noise.
 NOISIER = np.log(3.0)

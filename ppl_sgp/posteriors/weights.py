@@ -143,10 +143,8 @@ class WeightPosteriors(FunctionPosteriors):
         self, numbers: np.ndarray, X: np.ndarray, y: np.ndarray, omega: np.ndarray, residual_variance: bool
     ) -> TrainingFeatures:
         """Features and all that rows are."""
-        # What the basis lacks costs as much as its features, so that it is computed only where it is asked for.
-        num_parts = len(self.basis.residual_variance(X[:0]))
-        lacking = self.basis.residual(X).variance if residual_variance else np.zeros((num_parts, len(X)))
-        return TrainingFeatures(self.basis.host_features(X), lacking, y, omega, self.precision)
+        Phi, lacking = self.at(X)
+        return TrainingFeatures(Phi, lacking.variance * float(residual_variance), y, omega, self.precision)
 
 
 class KnownWeights(WeightPosteriors):

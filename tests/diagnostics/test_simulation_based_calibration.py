@@ -15,9 +15,6 @@ from ppl_sgp.diagnostics import simulated_ranks, simulation_based_calibration
 from tests.builders import IdentityBasis
 
 pytestmark = [pytest.mark.float64_only, pytest.mark.relaxed_promotion, pytest.mark.end_to_end]
-#: A right model is below this once in a thousand keys, or releases of JAX, whose rounding moves chains: of twelve keys
-#: one had 0.006. Noise that is wrong by a third has 1e-26.
-CHANCE = 1e-3
 SHORT = {"num_warmup": 100, "num_draws": 31, "thinning": 4}
 
 
@@ -46,15 +43,15 @@ def test_a_right_model_passes_and_a_wrong_one_fails(statistics):
     assert ranks["scale"].dims == ("simulation", "scale_dim_0") and ranks["scale"].shape == (80, 2)
     assert ranks.attrs["num_draws"] == 31 and 0 <= ranks["noise_scale"].min() and ranks["noise_scale"].max() <= 31
     p = sgp.rank_uniformity(ranks)
-    assert "diverging" not in p and p["noise_scale"].item() > CHANCE and float(p["scale"].min()) > CHANCE
+    assert "diverging" not in p and p["noise_scale"].item() > 0.01 and float(p["scale"].min()) > 0.005
     wrong = sgp.simulation_based_calibration(model, statistics, jax.random.key(0), 80, generator=noisier, **SHORT)
     assert sgp.rank_uniformity(wrong)["noise_scale"].item() < 1e-3
 
 
-def posterior(statistics, count=80):
+def posterior(statistics, count=400):
     """Draws of the posterior by importance resampling from the prior."""
     rng = np.random.default_rng(3)
-    scale, noise = np.exp(0.5 * rng.standard_normal((20_000, 2))), np.exp(-1 + 0.5 * rng.standard_normal(20_000))
+    scale, noise = np.exp(0.5 * rng.standard_normal((200_000, 2))), np.exp(-1 + 0.5 * rng.standard_normal(200_000))
     logs = jax.jit(jax.vmap(lambda s, n: sgp.log_evidence(statistics, sgp.DiagonalPrior(s), n)))(scale, noise)
     weights = np.exp(np.asarray(logs) - float(jnp.max(logs)))
     chosen = rng.choice(len(noise), count, p=weights / weights.sum())
@@ -65,7 +62,7 @@ def test_posterior_calibration_and_draws_of_another_posterior(statistics):
     samples = posterior(statistics)
     ranks = sgp.posterior_sbc(model, statistics, samples, jax.random.key(0), **SHORT)
     p = sgp.rank_uniformity(ranks)
-    assert p["noise_scale"].item() > CHANCE and float(p["scale"].min()) > CHANCE
+    assert p["noise_scale"].item() > 0.01 and float(p["scale"].min()) > 0.005
     wrong = {**samples, "noise_scale": 1.3 * samples["noise_scale"]}
     ranks = sgp.posterior_sbc(model, statistics, wrong, jax.random.key(0), **SHORT)
     assert sgp.rank_uniformity(ranks)["noise_scale"].item() < 1e-3
@@ -88,7 +85,7 @@ def test_discrete_weights_by_gibbs(statistics):
     settings = {"kernel": DISCRETE.gibbs, **SHORT}
     ranks = sgp.simulation_based_calibration(DISCRETE, statistics, jax.random.key(0), 80, **settings)
     p = sgp.rank_uniformity(ranks)
-    assert p["noise_scale"].item() > CHANCE and float(p["weights"].min()) > CHANCE
+    assert p["noise_scale"].item() > 0.01 and float(p["weights"].min()) > 0.005
     wrong = sgp.simulation_based_calibration(
         DISCRETE, statistics, jax.random.key(0), 80, generator=noisier_weights, **settings
     )
@@ -100,7 +97,7 @@ def test_default_priors_of_a_kernel_are_those_of_the_study(statistics):
     model = sgp.models.relevance_vector_machine(sgp.models.GammaPrecision(3.0, 1.0))
     ranks = sgp.simulation_based_calibration(model, statistics, jax.random.key(1), 80, kernel=model.gibbs, **SHORT)
     p = sgp.rank_uniformity(ranks)
-    assert p["noise_scale"].item() > CHANCE and float(p["precision"].min()) > CHANCE
+    assert p["noise_scale"].item() > 0.01 and float(p["precision"].min()) > 0.005
 
 
 @pytest.mark.parametrize("rotated", [False, True])
